@@ -248,7 +248,7 @@ __all__ = [
     "verify_bundle",
     "watch_study",
     "write_study",
-]  # fmt: skip
+]
 
 
 def __getattr__(name: str) -> Any:

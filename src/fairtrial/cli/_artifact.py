@@ -49,20 +49,25 @@ def init_command(
     project = init_artifact(Path(output), {name: value for name, value in given.items() if value is not None})
     names = [author.name for author in project.artifact.authors]
     document = {
-        "artifact": str(project.paths.artifact), "citation": str(project.paths.citation), "authors": names,
-        "authors_from": project.authors_from, "license": project.artifact.license,
-    }  # fmt: skip
+        "artifact": str(project.paths.artifact),
+        "citation": str(project.paths.citation),
+        "authors": names,
+        "authors_from": project.authors_from,
+        "license": project.artifact.license,
+    }
     if project.authors_from == "git":
         out.say(f"Author: {names[0]}, from git's user.name. Change it under 'authors' in artifact.yaml if it is wrong.")
     for gap in not_stated(project.artifact):
         out.say(gap)
     out.give(
-        document, [document],
+        document,
+        [document],
         lambda console: console.print(
             f"Wrote {project.paths.artifact} and {project.paths.citation.name}. What is run here or below is kept in "
-            f"{project.artifact.store}.", markup=False,
+            f"{project.artifact.store}.",
+            markup=False,
         ),
-    )  # fmt: skip
+    )
 
 
 @click.command("add")
@@ -89,9 +94,10 @@ def remove_command(out: Output, files: Sequence[str], artifact: str | None) -> N
 
 def _give_names(out: Output, what: str, names: Sequence[str], said: str) -> None:
     out.give(
-        {what: list(names)}, [{"file": name} for name in names],
+        {what: list(names)},
+        [{"file": name} for name in names],
         lambda console: console.print(f"{said} {', '.join(names)}.", markup=False),
-    )  # fmt: skip
+    )
 
 
 @click.command("cite")

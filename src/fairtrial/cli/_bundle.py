@@ -160,8 +160,11 @@ def _show_deposit(console: Console, deposit: Deposit) -> None:
     for file in deposit.files:
         console.print(f"  {file['name']}, {file['bytes']:,} bytes, SHA-256 {file['sha256']}", markup=False)
     if deposit.draft is not None:
-        console.print(f"Uploaded as draft {deposit.draft['id']}. It is not published: look at it and publish it at "
-                      f"{deposit.draft['page']}", markup=False)  # fmt: skip
+        console.print(
+            f"Uploaded as draft {deposit.draft['id']}. It is not published: look at it and publish it at "
+            f"{deposit.draft['page']}",
+            markup=False,
+        )
         return
     console.print("Upload it with:", style="bold")
     for line in deposit.commands:

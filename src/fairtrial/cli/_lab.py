@@ -128,9 +128,12 @@ def planned_terms(
 
 
 def give(
-    out: Output, lab_result: Result, rows: Sequence[Mapping[str, Any]], show: Callable[[Console], None],
+    out: Output,
+    lab_result: Result,
+    rows: Sequence[Mapping[str, Any]],
+    show: Callable[[Console], None],
     draw: Callable[[Result, Path], None],
-) -> int:  # fmt: skip
+) -> int:
     """The result in the format that was asked for, its picture where one was, and the exit code."""
     out.give(lab_result.to_dict(), rows, show)
     if out.chart:

@@ -44,9 +44,11 @@ class ManyValuesCommand(click.Command):
 def repeat_flags(ctx: click.Context, parameters: Sequence[click.Parameter], words: Sequence[str]) -> list[str]:
     """The words of a command line, with the flag of a repeatable option before each of its values."""
     options = {
-        name: each for each in parameters if isinstance(each, click.Option)
+        name: each
+        for each in parameters
+        if isinstance(each, click.Option)
         for name in (*each.opts, *each.secondary_opts)
-    }  # fmt: skip
+    }
     arguments = [each for each in parameters if isinstance(each, click.Argument)]
     missing = sum(1 if each.nargs == -1 else each.nargs for each in arguments)
     rest = list(words)

@@ -225,9 +225,11 @@ def _load_config(ctx: click.Context, _parameter: click.Parameter, value: str | N
     given = {_config_key(key): item for key, item in read_mapping(Path(value)).items()}
     options = {
         _config_key(name): option
-        for option in ctx.command.params if isinstance(option, click.Option) and option.name != "config"
-        for name in option.opts if name.startswith("--")
-    }  # fmt: skip
+        for option in ctx.command.params
+        if isinstance(option, click.Option) and option.name != "config"
+        for name in option.opts
+        if name.startswith("--")
+    }
     problems = [f"{value}: {unknown('option', key, options)}" for key in given if key not in options]
     problems += [
         f"{value}: {key}: {why}"

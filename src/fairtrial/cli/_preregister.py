@@ -34,9 +34,10 @@ def intent_from(asked: Mapping[str, Any]) -> Intent:
     summary = ("kind", "window", "percent", "percent_window", "points", "threshold")
     kept = ("direction", "alpha", "side", "sesoi", "method", "resamples", "unpaired", "family", "adjust")
     question = Question(
-        **{name: asked[name] for name in kept}, metrics=tuple(asked["metrics"]),
+        **{name: asked[name] for name in kept},
+        metrics=tuple(asked["metrics"]),
         summary=rule_from(*(asked[name] for name in summary)),
-    )  # fmt: skip
+    )
     return Intent(
         study=study, command=asked["command"], derive=asked["derive_seeds"], control=asked["control"],
         candidates=list(asked["candidate"]), question=question, stopping_rule=asked["stopping_rule"],

@@ -46,9 +46,12 @@ def _table(*headings: str) -> Any:
     for number, heading in enumerate(headings):
         is_text = number == 0 or heading == "task"  # names may be broken, numbers and verdicts may not
         table.add_column(
-            heading, justify="left" if is_text else "right", no_wrap=not is_text, min_width=6 if is_text else None,
+            heading,
+            justify="left" if is_text else "right",
+            no_wrap=not is_text,
+            min_width=6 if is_text else None,
             overflow="fold",
-        )  # fmt: skip
+        )
     return table
 
 
@@ -73,9 +76,13 @@ def _differences_table(analysis: PublishedAnalysis) -> Any:
     names, headings = _names(analysis)
     show_raw = not adjusted or "task" not in headings  # a terminal has no room for a column more
     table = _table(
-        *headings, "difference", _level_heading(comparisons), *(["p"] if show_raw else []),
-        *(["adj. p"] if adjusted else []), "verdict",
-    )  # fmt: skip
+        *headings,
+        "difference",
+        _level_heading(comparisons),
+        *(["p"] if show_raw else []),
+        *(["adj. p"] if adjusted else []),
+        "verdict",
+    )
     for each, name in zip(comparisons, names, strict=True):
         cells = [*name, *_difference(each), *([shown_p(each.p_value)] if show_raw else [])]
         cells += [*([shown_p(each.adjusted_p)] if adjusted else []), each.verdict.value]
@@ -173,9 +180,10 @@ def _sd_words(analysis: PublishedAnalysis) -> str:
     kinds = {arm.spread for arm in analysis.printed}
     level = f"{100 * analysis.options.level:g} %"
     messages = {
-        "sd": "standard deviations over runs as printed", "se": "standard deviations are the standard errors times √n",
+        "sd": "standard deviations over runs as printed",
+        "se": "standard deviations are the standard errors times √n",
         "interval": f"standard deviations come from the intervals, read as {level} t intervals of the mean",
-    }  # fmt: skip
+    }
     return "; ".join(words for kind, words in messages.items() if kind in kinds)
 
 
@@ -183,9 +191,10 @@ def _planning(analysis: PublishedAnalysis) -> list[str]:
     first = analysis.comparisons[0]
     rate, count = f"{100 * first.alpha:g} %", len(analysis.claims)
     family = {
-        None: f" at {rate}", "holm": f", at an error rate of {rate} for all {count} together",
+        None: f" at {rate}",
+        "holm": f", at an error rate of {rate} for all {count} together",
         "bh": f", and at most {rate} of those that hold are expected to be false",
-    }[first.adjustment]  # fmt: skip
+    }[first.adjustment]
     margin = (
         "" if first.sesoi is None else f"; small: it lies within ±{first.sesoi:g}, whether it is significant or not"
     )

@@ -19,7 +19,11 @@ ROLES = ("run", "seed", "variant", "step", "metric", "value", "task", "status")
 
 _FILE_OPTIONS = (
     click.option(
-        "--from", "source", cls=InsteadOfArguments, multiple=True, metavar="FILE...",
+        "--from",
+        "source",
+        cls=InsteadOfArguments,
+        multiple=True,
+        metavar="FILE...",
         help="Read results from CSV or JSONL files, not from the store.",
     ),
     *(
@@ -29,7 +33,7 @@ _FILE_OPTIONS = (
     click.option(
         "--status-column", metavar="NAME", help="Column of the file that says how a run ended; none: no column does."
     ),
-)  # fmt: skip
+)
 _WINDOW_OPTIONS = (
     click.option("--summary.window", "window", metavar="FIRST:LAST", help="Steps that the summary looks at."),
     click.option(
@@ -71,18 +75,26 @@ def _add(function: Callable[..., Any], options: tuple[Callable[..., Any], ...]) 
 
 
 def rule_from(
-    kind: str | None, window: str | None, percent: float | None, percent_window: str | None,
-    points: int | None = None, threshold: float | None = None,
-) -> SummaryRule | None:  # fmt: skip
+    kind: str | None,
+    window: str | None,
+    percent: float | None,
+    percent_window: str | None,
+    points: int | None = None,
+    threshold: float | None = None,
+) -> SummaryRule | None:
     """The summary that the options ask for; None where they ask for none, so that the study's own applies."""
     from fairtrial.stats.summaries import SummaryRule
 
     if percent_window is not None and percent is None:
         raise UsageError("--summary.percent-window needs --summary.percent")
     given = {
-        "type": kind, "window": _steps(window), "percent": percent, "percent_window": percent_window,
-        "points": points, "threshold": threshold,
-    }  # fmt: skip
+        "type": kind,
+        "window": _steps(window),
+        "percent": percent,
+        "percent_window": percent_window,
+        "points": points,
+        "threshold": threshold,
+    }
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return SummaryRule(**chosen).check() if chosen else None
 

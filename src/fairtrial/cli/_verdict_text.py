@@ -200,9 +200,10 @@ def _notes(analysis: Analysis) -> list[str]:
         lines.append("Runs are not paired.")
     alone = len(analysis.comparisons) == 1
     lines += [
-        failure_words(each.candidate, each.target) for each in analysis.comparisons
+        failure_words(each.candidate, each.target)
+        for each in analysis.comparisons
         if each.target and (alone or each.target.lost)
-    ]  # fmt: skip
+    ]
     if len(analysis.comparisons) > 1:  # what the family's sentence could not say about those that are open
         lines += [str(each) for each in analysis.comparisons if each.verdict == "inconclusive"]
     lines += dict.fromkeys(line for each in analysis.comparisons if (line := _reliability_line(each)))
@@ -395,14 +396,16 @@ def page_row_of(comparison: Comparison) -> dict[str, Any]:
     # A step-wise family judges each member at its own level, and a table has one heading.
     level = "interval" if comparison.adjustment else f"{100 * comparison.effect.level:g} % interval"
     return {
-        "candidate": comparison.candidate, "control": comparison.control, "metric": comparison.metric,
+        "candidate": comparison.candidate,
+        "control": comparison.control,
+        "metric": comparison.metric,
         "difference": "" if comparison.effect.value is None else shown_change(comparison.effect.value, decimals),
         level: shown_interval(comparison.effect.low, comparison.effect.high, decimals),
         "adjusted p" if comparison.adjusted_p is not None else "p": p_words(comparison, p),
-        "g": _brief(comparison.hedges_g, limits=False), "n": comparison.n_candidate if comparison.target
-        else min(comparison.n_control, comparison.n_candidate),
+        "g": _brief(comparison.hedges_g, limits=False),
+        "n": comparison.n_candidate if comparison.target else min(comparison.n_control, comparison.n_candidate),
         "verdict": verdict_words(comparison),
-    }  # fmt: skip
+    }
 
 
 def _width(comparison: Comparison) -> float | None:

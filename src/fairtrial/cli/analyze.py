@@ -37,8 +37,10 @@ ADJUST_HELP = (
 PLAN_HELP = "Run the analysis that was registered, and list every deviation; what else is asked for is exploratory."
 FIELDS = {
     **dict.fromkeys(("kind", "window", "percent", "percent_window", "points", "threshold"), "summary"),
-    "bootstrap": "method", "with_power": "power", "candidate": "candidates",
-}  # fmt: skip
+    "bootstrap": "method",
+    "with_power": "power",
+    "candidate": "candidates",
+}
 """Options whose question has another name."""
 
 
@@ -185,9 +187,12 @@ def _analyze_preregistered(out: Output, plan: str, question: Mapping[str, Any]) 
     from fairtrial.api.evidence.preregistered_analysis import analyze_by_plan
 
     sources = {
-        "studies": "a study", "source": "--from", "pairs": "--pairs", "control_run_ids": "--control-run-ids",
+        "studies": "a study",
+        "source": "--from",
+        "pairs": "--pairs",
+        "control_run_ids": "--control-run-ids",
         "candidate_run_ids": "--candidate-run-ids",
-    }  # fmt: skip
+    }
     other = [message for name, message in sources.items() if name in out.given]
     if other:
         raise UsageError(f"--plan and {other[0]} exclude each other", hint="The plan says which study it is about.")

@@ -47,18 +47,22 @@ OWN_OPTIONS = (
     click.Option(["--trials/--no-trials"], default=None, help="Try what would be faster.  [default: on]"),
     click.Option(["--save"], type=click.Path(path_type=Path), metavar="FILE", help="Keep this measurement."),
     click.Option(
-        ["--baseline"], type=click.Path(path_type=Path), metavar="FILE",
+        ["--baseline"],
+        type=click.Path(path_type=Path),
+        metavar="FILE",
         help="Compare with a measurement that was kept; exit 3 if this one is slower.",
     ),
     click.Option(
         ["--ab"], nargs=2, metavar="REV REV", help="Instead, time two git revisions in turns; exit 3 if B is slower."
     ),
     click.Option(
-        ["--against"], metavar="KEY=VALUE,…",
+        ["--against"],
+        metavar="KEY=VALUE,…",
         help="Instead, time these options in turns with the ones given; exit 3 if they are slower.",
     ),
     click.Option(
-        ["--processes"], type=click.IntRange(min=1),
+        ["--processes"],
+        type=click.IntRange(min=1),
         help="Processes to measure in, for --save and --baseline.  [default: 5]",
     ),
     click.Option(["--rounds"], type=int, help="Rounds of A B B A.  [default: 8; revisions 4]"),
@@ -69,7 +73,7 @@ OWN_OPTIONS = (
         ["--seed"], type=click.IntRange(0, MOST_SEED), help=f"Root of all randomness.  [default: {FIXED_SEEDS[0]}]"
     ),
     click.Option(["--level"], type=float, default=0.95, show_default=True, help="Confidence level of intervals."),
-)  # fmt: skip
+)
 
 MEASURING = (
     "warmup_batches", "run_validation", "sample_ratio", "enable_profiling", "trace_dir", "enable_resource_monitoring",

@@ -28,9 +28,12 @@ WIDE, LONGEST_NAME = 110, 30
 @click.command("cost-performance", cls=ManyValuesCommand)
 @with_points
 @click.option(
-    "--objectives", default="cost,accuracy", show_default=True, metavar="LIST",
+    "--objectives",
+    default="cost,accuracy",
+    show_default=True,
+    metavar="LIST",
     help="What the frontier is about: two or more of cost, accuracy, hours and memory.",
-)  # fmt: skip
+)
 @click.option("--hypervolume", metavar="REFERENCE", help="Also the volume above a point such as cost=200,accuracy=0.")
 @with_chart_output
 def command(out: Output, *, gpu: str, objectives: str, hypervolume: str | None, **where: Any) -> int:
@@ -124,10 +127,14 @@ def _table(cost_performance: CostPerformance, width: int) -> Any:
         large = " (too large)" if row["fits"] is False else ""
         more = [shown_memory(row["memory"]) + large, saved]
         cells = [
-            _short(point.name), about + shown_hours(point.hours.value), about + shown_money(point.cost.value),
-            with_interval(cost_performance.estimate(point.quality)), *(more if extra else []),
-            standing or "too large", *(["" if share is None else shown_chance(share)] if sure else []),
-        ]  # fmt: skip
+            _short(point.name),
+            about + shown_hours(point.hours.value),
+            about + shown_money(point.cost.value),
+            with_interval(cost_performance.estimate(point.quality)),
+            *(more if extra else []),
+            standing or "too large",
+            *(["" if share is None else shown_chance(share)] if sure else []),
+        ]
         table.add_row(*(Text(cell) for cell in cells), style="" if row["pareto"] else "dim")
     return table
 

@@ -111,7 +111,7 @@ STUDY_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(["--metric"], metavar="NAME", help="Metric of the table.  [default: the recipe's]"),
     click.Option(["--direction"], type=click.Choice(["max", "min"]), help="Whether more or less of it is better."),
     SECRET,
-)  # fmt: skip
+)
 
 
 def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
@@ -270,9 +270,12 @@ def _leave_running(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
 
 
 def _give_dry_run(
-    out: Output, planned: Sequence[PlannedRun], described: Described | None, workload: Workload,
+    out: Output,
+    planned: Sequence[PlannedRun],
+    described: Described | None,
+    workload: Workload,
     since: Mapping[str, Any] | None,
-) -> None:  # fmt: skip
+) -> None:
     rows = [
         {"run": p.spec.name, "seed": p.spec.seed, "variant": p.spec.variant, "status": p.status, "command": p.command}
         for p in planned

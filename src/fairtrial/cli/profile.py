@@ -57,9 +57,13 @@ def _measuring(mode: str) -> click.Command:
     body = _body(mode)  # type: ignore[arg-type]
     shared: list[click.Parameter] = list(reversed(getattr(body, "__click_params__", [])))
     return RecipeCommand(
-        recipe, own=OWN_OPTIONS, name=mode, params=[*flags(recipe, without=unused), *OWN_OPTIONS, *shared],
-        callback=body, help=MODES[mode],
-    )  # fmt: skip
+        recipe,
+        own=OWN_OPTIONS,
+        name=mode,
+        params=[*flags(recipe, without=unused), *OWN_OPTIONS, *shared],
+        callback=body,
+        help=MODES[mode],
+    )
 
 
 def _body(mode: Mode) -> Callable[..., Any]:

@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 @click.option("--max-time", type=float, metavar="HOURS", help="Deadline.")
 @click.option("--max-memory", type=float, metavar="GB", help="Memory that may be used; the card's own always counts.")
 @click.option(
-    "--objective", type=click.Choice(["accuracy", "cost", "time", "value"]), default="accuracy", show_default=True,
+    "--objective",
+    type=click.Choice(["accuracy", "cost", "time", "value"]),
+    default="accuracy",
+    show_default=True,
     help="What to make the most of; value is metric per dollar.",
-)  # fmt: skip
+)
 @click.option("--confidence", type=float, metavar="P", help="Probability with which each constraint must hold.")
 @with_output
 def command(

@@ -60,8 +60,11 @@ def command(ctx: click.Context) -> None:
     type=click.Choice(plugin_names(ADJUSTMENTS)),
     help="How several candidates are judged.",
 )
-@click.option("--adjust", metavar="METRIC|variant:NAME",
-              help="Covariate from before the change, as in analyze.  [default: the study's]")  # fmt: skip
+@click.option(
+    "--adjust",
+    metavar="METRIC|variant:NAME",
+    help="Covariate from before the change, as in analyze.  [default: the study's]",
+)
 @click.option("--stopping-rule", default="fixed", show_default=True, metavar="fixed|TEXT",
               help="fixed: all registered runs, and no comparison before; else words.")  # fmt: skip
 @click.option("--exclude", multiple=True, metavar="CONDITION", help=EXCLUDE_HELP)

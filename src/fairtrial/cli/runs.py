@@ -165,11 +165,14 @@ def _show_run(console: Console, shown: Shown) -> None:
         "resumed": ", ".join(f"at step {entry['step']}" for entry in lineage.resumed),
         "commit": environment.git_commit and environment.git_commit[:12] + " (dirty)" * bool(environment.git_dirty),
         "path": str(run.path),
-    }  # fmt: skip
+    }
     console.print(_two_columns({name: fact for name, fact in facts.items() if fact}))
     for name, brief in shown.metrics.items():
-        console.print(f"  {name:<24} {shown_value(brief['last']):>10}  at step {brief['last_step']}, "
-                      f"{counted(brief['points'], 'point')}", markup=False)  # fmt: skip
+        console.print(
+            f"  {name:<24} {shown_value(brief['last']):>10}  at step {brief['last_step']}, "
+            f"{counted(brief['points'], 'point')}",
+            markup=False,
+        )
     for again in shown.evaluations:
         console.print(f"  {_evaluation(again)}", markup=False)
     torn = [TORN_LINE.fill(file=run.paths.metrics.name)] if shown.torn else []
@@ -282,8 +285,9 @@ def sync_command(out: Output, studies: Sequence[str], checkpoints: bool, to: str
     def show(console: Console) -> None:
         console.print(
             f"{counted(synced_store.runs, 'run')} brought here, {synced_store.received_bytes / 1e6:,.1f} MB; "
-            f"{counted(synced_store.pushed, 'run')} pushed. All of it is in {synced_store.folder}", markup=False,
-        )  # fmt: skip
+            f"{counted(synced_store.pushed, 'run')} pushed. All of it is in {synced_store.folder}",
+            markup=False,
+        )
         for name in synced_store.left:
             console.print(f"Only here so far: {name}", markup=False)
 
@@ -298,8 +302,11 @@ def _print_lines(console: Console, lines: Iterable[str]) -> None:
 
 
 def _metric_line(row: Mapping[str, Any]) -> str:
-    values = "  ".join(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
-                       for name, value in row.items() if name not in ("step", "_time"))  # fmt: skip
+    values = "  ".join(
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in row.items()
+        if name not in ("step", "_time")
+    )
     seconds = " " * 11 if row["_time"] is None else f"{row['_time']:>9.2f} s"
     return f"{row['step']:>8}  {seconds}  {values}"
 

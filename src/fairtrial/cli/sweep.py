@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 RUNS = 3
 CONFIRM_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(
-        ["--confirm"], type=click.IntRange(min=1), metavar="N",
+        ["--confirm"],
+        type=click.IntRange(min=1),
+        metavar="N",
         help="Run the best and the baseline again, N times each, on fresh seeds and fresh report data.",
     ),
     click.Option(
         ["--baseline"], metavar="VALUE", help="What --confirm compares with.  [default: the recipe's default]"
     ),
-)  # fmt: skip
+)
 PARAM_HELP = "Option and values: 1:8:0.5 (from, to, by), 1,2,4 (a list), log:1e-4:1e-1:7 (from, to, how many)."
 
 

@@ -35,19 +35,27 @@ def _show_categories(ctx: click.Context, _option: click.Parameter, given: bool) 
     "--interface", metavar="PKG.MOD:FUNCTION", help="The function that BENCH calls: it must take its options."
 )
 @click.option(
-    "--exclude", multiple=True, metavar="PATTERN=REASON",
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN=REASON",
     help="An option that BENCH leaves out on purpose, and why; * and ? are wildcards.",
-)  # fmt: skip
+)
 @click.option("--exclude-file", metavar="FILE", help="The same as a YAML file of patterns and reasons; flags win.")
 @click.option(
-    "--forbid", multiple=True, metavar="PATTERN=REASON",
+    "--forbid",
+    multiple=True,
+    metavar="PATTERN=REASON",
     help="An option that BENCH must not have, and why; it is excluded where TRAIN has it.",
-)  # fmt: skip
+)
 @click.option("--categories", metavar="FILE", help="A YAML file of categories that replaces the built-in list.")
 @click.option(
-    "--show-categories", is_flag=True, is_eager=True, expose_value=False, callback=_show_categories,
+    "--show-categories",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_categories,
     help="Print the built-in list of categories, to be edited and given as --categories, and exit.",
-)  # fmt: skip
+)
 @click.option("--docs", metavar="FILE.md", help="A page that must name every option of BENCH.")
 @click.option("--run-test", metavar="COMMAND", help="A test to run, such as 'pytest tests/test_bench.py'; no shell.")
 @with_output

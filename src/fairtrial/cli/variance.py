@@ -57,9 +57,13 @@ def command(
     out.name_store() if source is None else None
     if by_stream:
         given = {
-            "--from": source, "--variant": variant, "--threshold": threshold, "--threshold-abs": threshold_abs,
-            "--seed": seed, "picture (--output)": out.chart,
-        }  # fmt: skip
+            "--from": source,
+            "--variant": variant,
+            "--threshold": threshold,
+            "--threshold-abs": threshold_abs,
+            "--seed": seed,
+            "picture (--output)": out.chart,
+        }
         for name, value in given.items():
             if value is not None:
                 raise UsageError(f"--by-stream takes no {name}")

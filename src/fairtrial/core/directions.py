@@ -240,7 +240,7 @@ class Direction:
                 DIRECTION_AGAINST_NAME.fill(
                     metric=self.metric, better=good, who=_WHO[self.source or ""], flag=flag, other=_turned(self.better)
                 )
-            )  # fmt: skip
+            )
         if set(self.others) - {self.better}:
             messages.append(DIRECTIONS_DIFFER.fill(metric=self.metric, better=self.text))
         return messages
@@ -254,9 +254,13 @@ def better_words(better: str | None) -> str:
 
 
 def settle(
-    metric: str, *, stated: str | None = None, recorded: Iterable[str] = (), recipe: str | None = None,
+    metric: str,
+    *,
+    stated: str | None = None,
+    recorded: Iterable[str] = (),
+    recipe: str | None = None,
     hinted: str | None = None,
-) -> Direction:  # fmt: skip
+) -> Direction:
     """The rule. `recorded` and `recipe` are directions of the same quantity; `hinted` decides where all else is silent.
 
     Runs that recorded both directions decide nothing: only a person can say which of them is right.

@@ -449,10 +449,14 @@ class RegistrationPaths:
 NOT_CODE = tuple(
     f"**/{name}"
     for name in (
-        ARTIFACT, "artifact.journal.jsonl", "CITATION.cff", "registrations/ledger.jsonl", "registrations/*.anchor.txt",
+        ARTIFACT,
+        "artifact.journal.jsonl",
+        "CITATION.cff",
+        "registrations/ledger.jsonl",
+        "registrations/*.anchor.txt",
         f"registrations/{'[0-9a-f]' * 64}.json",
     )
-)  # fmt: skip
+)
 """What a project writes about itself, as git globs: it does not change what a run computes."""
 
 SHARED_MARKER = ".fairtrial.json"

@@ -117,10 +117,14 @@ class SummaryOptions:
     def given(self) -> list[str]:
         """The options that were given, as a person types them."""
         flags = {
-            "--claims": self.claims, "--all-pairs": self.all_pairs, "--n": self.n is not None,
-            "--plus-minus": self.plus_minus is not None, "--interval-level": self.interval_level is not None,
-            "--items": self.items is not None, "--range": self.bounds is not None,
-        }  # fmt: skip
+            "--claims": self.claims,
+            "--all-pairs": self.all_pairs,
+            "--n": self.n is not None,
+            "--plus-minus": self.plus_minus is not None,
+            "--interval-level": self.interval_level is not None,
+            "--items": self.items is not None,
+            "--range": self.bounds is not None,
+        }
         return [flag for flag, is_given in flags.items() if is_given]
 
     def problems(self) -> list[str]:

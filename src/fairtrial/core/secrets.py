@@ -106,11 +106,10 @@ KIND_NAMES = (*(kind.name for kind in FORMATS), HEADER, NAMED)
 _HEADERS = tuple(
     (hint, re.compile(pattern.encode(), re.IGNORECASE))
     for hint, pattern in (
-        (b"authorization",
-         rf"authorization(?:{_QUOTE})?\s*[:=]\s*(?:{_QUOTE})?(?:bearer|basic|token)\s+({_mixed(8)})"),
+        (b"authorization", rf"authorization(?:{_QUOTE})?\s*[:=]\s*(?:{_QUOTE})?(?:bearer|basic|token)\s+({_mixed(8)})"),
         (b"bearer ", rf"{_EDGE}bearer ({_mixed(20)})"),
     )
-)  # fmt: skip
+)
 _STEMS = (
     (b"pass", re.compile(rb"pass(?:word|wd|phrase)"), None),
     (b"key", re.compile(rb"key"), re.compile(rb"(?:api[_-]?|(?:secret|access|private)[_-])$")),
@@ -122,12 +121,15 @@ _STEMS = (
 """How the names above are found: by a part that all of them have, the rest of the name, and what comes before it."""
 _WEAK_STEMS = (b"token", b"secret", b"credential", b"pwd")
 _NAMED = {
-    strong: re.compile((
-        rf"(?:{_QUOTE})?\s*[=:]\s*(?:{_QUOTE}({_ANY})\\?[\"']|({_mixed(6)}){_END})" if strong
-        else rf"(?:{_QUOTE})?\s*[=:]\s*(?:{_QUOTE})?({_mixed(8)}){_END}"
-    ).encode())
+    strong: re.compile(
+        (
+            rf"(?:{_QUOTE})?\s*[=:]\s*(?:{_QUOTE}({_ANY})\\?[\"']|({_mixed(6)}){_END})"
+            if strong
+            else rf"(?:{_QUOTE})?\s*[=:]\s*(?:{_QUOTE})?({_mixed(8)}){_END}"
+        ).encode()
+    )
     for strong in (True, False)
-}  # fmt: skip
+}
 """What follows a name: a sign of assignment and the value."""
 _AFTER_FLAG = {
     strong: re.compile(rf"(?:{_QUOTE}\s*,\s*{_QUOTE}|[ =])({_ANY if strong else _mixed(8) + _END})".encode())
@@ -275,11 +277,14 @@ class Concealer:
     def __post_init__(self) -> None:
         self._declared = {_plain(name) for name in self.declared}
         self._known = {
-            value: name for name, value in self.environment.items()
+            value: name
+            for name, value in self.environment.items()
             if not name.startswith(PREFIX)
-            and ((_plain(name) in self._declared and value)
-                 or (len(value) >= SHORTEST_KNOWN and names_secret(name, value)))
-        }  # fmt: skip
+            and (
+                (_plain(name) in self._declared and value)
+                or (len(value) >= SHORTEST_KNOWN and names_secret(name, value))
+            )
+        }
 
     def mapping(self, values: Mapping[Any, Any], where: str = "") -> dict[Any, Any]:
         """Options by name. Values in nested mappings and lists are looked at, too."""
@@ -312,9 +317,10 @@ class Concealer:
     def unknown_names(self, declared: Iterable[str]) -> list[str]:
         """Declared names that are nowhere: neither an option, nor a flag, nor a variable."""
         return [
-            name for name in declared
+            name
+            for name in declared
             if _plain(name) not in self.seen and not any(_plain(name) == _plain(each) for each in self.environment)
-        ]  # fmt: skip
+        ]
 
     def _value(self, value: Any, name: str, where: str) -> Any:
         self.seen.add(_plain(name))
@@ -394,7 +400,7 @@ def conceal_study(values: Mapping[str, Any]) -> dict[str, Any]:
         done["variants"] = {
             name: concealer.mapping(own, str(name)) if isinstance(own, Mapping) else own
             for name, own in variants.items()
-        }  # fmt: skip
+        }
     refuse_unknown(concealer, declared)
     return done
 

@@ -154,9 +154,13 @@ class _Phase:
     """One name, entered as often as it happens."""
 
     def __init__(
-        self, name: str, notes: Sequence[list[Any]], callbacks: tuple[Sequence[Callable[..., None]], ...], clock: Clock,
+        self,
+        name: str,
+        notes: Sequence[list[Any]],
+        callbacks: tuple[Sequence[Callable[..., None]], ...],
+        clock: Clock,
         settle: Callable[[], object] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._name, self._notes, self._callbacks, self._clock, self._settle = name, notes, callbacks, clock, settle
         self._marks = ("open", name), ("close", name)
 

@@ -60,9 +60,11 @@ def losses_of_family(comparisons: Sequence[Comparison]) -> str:
     lossy = [each.reliability for each in comparisons if each.reliability is not None and each.reliability.any]
     if not lossy:
         return ""
-    arms = [f"{each.lost_candidate} of {each.runs_candidate} runs of {name}"
-            for each, name in zip((f.reliability for f in comparisons), (f.candidate for f in comparisons), strict=True)
-            if each is not None and each.lost_candidate]  # fmt: skip
+    arms = [
+        f"{each.lost_candidate} of {each.runs_candidate} runs of {name}"
+        for each, name in zip((f.reliability for f in comparisons), (f.candidate for f in comparisons), strict=True)
+        if each is not None and each.lost_candidate
+    ]
     hows = {each.how for each in lossy}
     how = hows.pop() if len(hows) == 1 else "were lost"
     control = f"{comparisons[0].control} {lossy[0].lost_control} of {lossy[0].runs_control}"

@@ -110,10 +110,13 @@ class Relaxation:
     def to_dict(self) -> dict[str, Any]:
         who = self.candidate.priced if self.candidate else None
         return {
-            "constraint": self.constraint, "limit": self.limit, "needed": self.needed,
-            "name": who.name if who else None, "card": who.card.name if who else None,
+            "constraint": self.constraint,
+            "limit": self.limit,
+            "needed": self.needed,
+            "name": who.name if who else None,
+            "card": who.card.name if who else None,
             "estimated": None if who is None else self.constraint in CONVERTED and who.basis is not None,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -136,10 +139,14 @@ class JointRelaxation:
         priced = self.candidate.priced
         changes = [{**each.to_dict(), "relative_change": each.relative} for each in self.changes]
         return {
-            "name": priced.name, "card": priced.card.name, "accuracy": priced.quality.value,
-            "cost": priced.cost.value, "hours": priced.hours.value, "largest_relative_change": self.largest,
+            "name": priced.name,
+            "card": priced.card.name,
+            "accuracy": priced.quality.value,
+            "cost": priced.cost.value,
+            "hours": priced.hours.value,
+            "largest_relative_change": self.largest,
             "changes": [{key: row[key] for key in row if key not in ("name", "card")} for row in changes],
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)

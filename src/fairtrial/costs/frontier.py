@@ -90,8 +90,12 @@ class Step:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "from": self.cheaper, "to": self.dearer, "gain": self.gain, "cost": self.cost, "per_dollar": self.per_dollar
-        }  # fmt: skip
+            "from": self.cheaper,
+            "to": self.dearer,
+            "gain": self.gain,
+            "cost": self.cost,
+            "per_dollar": self.per_dollar,
+        }
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,14 @@ class Card:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "name": self.name, "usd_per_hour": self.usd_per_hour, "memory_gb": self.memory_gb,
-            "performance": self.performance, "performance_basis": self.basis, "as_of": self.as_of.isoformat(),
+            "name": self.name,
+            "usd_per_hour": self.usd_per_hour,
+            "memory_gb": self.memory_gb,
+            "performance": self.performance,
+            "performance_basis": self.basis,
+            "as_of": self.as_of.isoformat(),
             "source": self.source,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)

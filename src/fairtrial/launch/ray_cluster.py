@@ -118,7 +118,7 @@ def _join(ray: Any, address: str | None) -> None:
         with _handlers_kept():
             ray.init(
                 address=address or "local", namespace=_NAMESPACE, log_to_driver=False, logging_level="ERROR", **here
-            )  # fmt: skip
+            )
     except (TimeoutError, ValueError, OSError, RuntimeError, ray.exceptions.RayError) as error:
         raise _not_let_in(address, error) if address else _refusal(None, error) from error
 
@@ -390,9 +390,12 @@ class RayLauncher:
         ray = _ray()
         wanted = _wanted(self._request.resources)
         actor_class = ray.remote(Slot).options(
-            num_cpus=wanted["CPU"], num_gpus=wanted.get("GPU", 0), memory=wanted.get("memory"), max_concurrency=2,
+            num_cpus=wanted["CPU"],
+            num_gpus=wanted.get("GPU", 0),
+            memory=wanted.get("memory"),
+            max_concurrency=2,
             max_restarts=0,
-        )  # fmt: skip
+        )
         environment = _environment(self._request)
         actor = actor_class.remote(list(self._request.preload), self._request.fresh, environment)
         seat = _Seat(actor, actor.about.remote())

@@ -116,9 +116,13 @@ class Sky:
         """Begin a command and do not wait for it. It goes on when the one who began it is killed."""
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [self.path, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env=environment(), start_new_session=True,
-            )  # fmt: skip
+                [self.path, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment(),
+                start_new_session=True,
+            )
         return Call(process, log)
 
 

@@ -216,7 +216,7 @@ class SkyLauncher(RemoteJobLauncher):
     def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         super().submit(
             {key: translated(request, self._request.store, self._project) for key, request in requests.items()}
-        )  # fmt: skip
+        )
 
     def has_started(self, key: str) -> bool:
         """What was noted on a machine that is gone says nothing about the one that was taken instead."""
@@ -243,9 +243,12 @@ def _stage(row: Mapping[str, Any]) -> JobState:
         return JobState(JobStage.RUNNING)
     message = f": {row['failure_reason']}" if row.get("failure_reason") else ""
     return JobState(
-        JobStage.GONE, code={"SUCCEEDED": 0, "FAILED": 1}.get(status), why=f"its job is {status} in SkyPilot{message}",
-        failed=status in _SAME_ANYWHERE, hint=f"See what it printed: sky jobs logs {row['job_id']}",
-    )  # fmt: skip
+        JobStage.GONE,
+        code={"SUCCEEDED": 0, "FAILED": 1}.get(status),
+        why=f"its job is {status} in SkyPilot{message}",
+        failed=status in _SAME_ANYWHERE,
+        hint=f"See what it printed: sky jobs logs {row['job_id']}",
+    )
 
 
 def _name(label: str) -> str:

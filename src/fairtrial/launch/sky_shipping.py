@@ -55,8 +55,10 @@ def _repository(start: Path) -> Path | None:
     try:
         completed = subprocess.run(
             ["git", "-C", str(start), "rev-parse", "--show-toplevel"],  # noqa: S607
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     except FileNotFoundError:
         return None
     return Path(completed.stdout.strip()).resolve() if completed.returncode == 0 else None

@@ -124,8 +124,10 @@ def describe(request: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described
     shown = [f"# {file}\n{text}" for file, text in zip(files, texts, strict=True)]
     document = {
         "tasks": [{"file": f, "yaml": t, "task": task} for f, t, task in zip(files, texts, tasks, strict=True)],
-        "commands": commands, "checked_by": judged.version if judged else None, "notes": said,
-    }  # fmt: skip
+        "commands": commands,
+        "checked_by": judged.version if judged else None,
+        "notes": said,
+    }
     return Described("\n".join(["---\n".join(shown), *commands]) + "\n", document, said)
 
 

@@ -57,12 +57,16 @@ class Monitored:
     def to_dict(self) -> dict[str, Any]:
         rss = self.rss_bytes
         return {
-            "wall_s": self.wall_s, "cpu_s": self.cpu_s, "cpu_percent": self.cpu_percent, "cores": os.cpu_count(),
+            "wall_s": self.wall_s,
+            "cpu_s": self.cpu_s,
+            "cpu_percent": self.cpu_percent,
+            "cores": os.cpu_count(),
             "switches": {"voluntary": self.voluntary_switches, "involuntary": self.involuntary_switches},
-            "major_faults": self.major_faults, "steps": self.steps,
+            "major_faults": self.major_faults,
+            "steps": self.steps,
             "rss_bytes": {"mean": sum(rss) / len(rss), "max": max(rss), "samples": len(rss)} if rss else None,
             "gpu": {"unavailable": self.gpu_unavailable} if self.gpu_unavailable else self.cards(),
-        }  # fmt: skip
+        }
 
     def cards(self) -> list[dict[str, Any]]:
         return [

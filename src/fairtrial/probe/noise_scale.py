@@ -10,9 +10,13 @@ MEASUREMENTS = 50
 
 
 def squared_lengths(
-    batch_gradients: Callable[[Any], tuple[Any, int]], draw: Any, *, pieces: int = PIECES,
-    measurements: int = MEASUREMENTS, should_stop: Callable[[], bool] = lambda: False,
-) -> tuple[list[float], list[float], int]:  # fmt: skip
+    batch_gradients: Callable[[Any], tuple[Any, int]],
+    draw: Any,
+    *,
+    pieces: int = PIECES,
+    measurements: int = MEASUREMENTS,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> tuple[list[float], list[float], int]:
     """Per measurement: the mean squared length of `pieces` gradients, and that of their mean; and the batch size."""
     import torch
 

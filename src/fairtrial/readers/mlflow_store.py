@@ -25,9 +25,12 @@ from fairtrial.readers.sqlite_files import Database, companions, has_tables, ope
 from fairtrial.readers.whole_files import file_stamps, finished, sized
 
 _STATUSES = {
-    "RUNNING": Status.RUNNING, "SCHEDULED": Status.RUNNING, "FINISHED": Status.COMPLETED, "FAILED": Status.FAILED,
+    "RUNNING": Status.RUNNING,
+    "SCHEDULED": Status.RUNNING,
+    "FINISHED": Status.COMPLETED,
+    "FAILED": Status.FAILED,
     "KILLED": Status.INTERRUPTED,
-}  # fmt: skip
+}
 _STATUS_NUMBERS = {1: "RUNNING", 2: "SCHEDULED", 3: "FINISHED", 4: "FAILED", 5: "KILLED"}
 _LARGEST = sys.float_info.max
 _MOST_META_BYTES = 1 << 20

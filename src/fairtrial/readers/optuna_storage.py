@@ -27,9 +27,12 @@ from fairtrial.readers.whole_files import file_stamps, finished, sized
 MOST_TRIALS = 50_000
 _LONGEST_LINE_BYTES = 1 << 20
 _STATES = {
-    "RUNNING": Status.RUNNING, "COMPLETE": Status.COMPLETED, "PRUNED": Status.INTERRUPTED, "FAIL": Status.FAILED,
+    "RUNNING": Status.RUNNING,
+    "COMPLETE": Status.COMPLETED,
+    "PRUNED": Status.INTERRUPTED,
+    "FAIL": Status.FAILED,
     "WAITING": Status.RUNNING,
-}  # fmt: skip
+}
 _STATE_NAMES = ("RUNNING", "COMPLETE", "PRUNED", "FAIL", "WAITING")
 _CREATE_STUDY, _DELETE_STUDY, _CREATE_TRIAL, _PARAM, _STATE, _INTERMEDIATE, _USER_ATTRIBUTE = 0, 1, 4, 5, 6, 7, 8
 

@@ -245,9 +245,12 @@ def _arrow_rows(batches: Iterable[Any]) -> Iterator[Row]:
 
 
 _LOADERS = {
-    "CSV": _load_csv, "JSON": _load_json, "JSON lines": _load_json_lines, "Parquet": _load_parquet,
+    "CSV": _load_csv,
+    "JSON": _load_json,
+    "JSON lines": _load_json_lines,
+    "Parquet": _load_parquet,
     "Arrow": _load_arrow,
-}  # fmt: skip
+}
 
 
 # Layouts

@@ -20,9 +20,13 @@ _LARGEST_FILE_BYTES = 256 << 20
 _SERIES = re.compile(r"(?P<run>.+) - (?P<metric>.+?)(?P<bound>__MIN|__MAX)?")
 _X_AXES = ("Step", "global_step", "Relative Time (Process)", "Relative Time (Wall)", "Wall Time", "epoch")
 _STATES = {
-    "finished": Status.COMPLETED, "failed": Status.FAILED, "crashed": Status.FAILED, "running": Status.RUNNING,
-    "killed": Status.INTERRUPTED, "preempted": Status.INTERRUPTED,
-}  # fmt: skip
+    "finished": Status.COMPLETED,
+    "failed": Status.FAILED,
+    "crashed": Status.FAILED,
+    "running": Status.RUNNING,
+    "killed": Status.INTERRUPTED,
+    "preempted": Status.INTERRUPTED,
+}
 
 
 class WandbExportReader:
@@ -91,9 +95,13 @@ def _chart(place: Path, header: list[str], records: list[dict[str, str]]) -> Ite
                 step, value = number_in(row[header[0]]), number_in(row[column])
                 if step is not None and value is not None and metric != "_step":
                     points.add(metric, step, value)
-        yield SourceRun(id=run, name=run, series=points.series(), files=sized([place]), notes=(
-            "W&B samples the points of a chart; smoothing and grouping are in the values",
-        ))  # fmt: skip
+        yield SourceRun(
+            id=run,
+            name=run,
+            series=points.series(),
+            files=sized([place]),
+            notes=("W&B samples the points of a chart; smoothing and grouping are in the values",),
+        )
 
 
 def _run_table(place: Path, records: list[dict[str, str]]) -> Iterator[SourceRun]:

@@ -38,9 +38,13 @@ def load_directory(folder: Path, kind: Any, seed: int, *, unused: str | None = N
         torch.manual_seed(seed)
         try:
             model, loading_info = kind.from_pretrained(
-                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
+                folder,
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                dtype=torch.float32,
                 output_loading_info=True,
-            )  # fmt: skip
+            )
         except (OSError, ValueError) as error:
             raise UserError(f"cannot load a model from {folder}: {error}".splitlines()[0]) from None
     missing = sorted(name for name in loading_info["missing_keys"] if unused is None or unused not in name)

@@ -165,9 +165,8 @@ class MetricsFile:
             return False
         start = place.offset - len(place.tail)
         return (
-            _bytes_at(file, 0, len(place.head)) == place.head
-            and _bytes_at(file, start, len(place.tail)) == place.tail
-        )  # fmt: skip
+            _bytes_at(file, 0, len(place.head)) == place.head and _bytes_at(file, start, len(place.tail)) == place.tail
+        )
 
     # A file that was written again
 

@@ -278,9 +278,12 @@ class StackEngine:
         """Term by term for all runs at once, but summed run by run: a sum over all adds in another order."""
         weights = self.weights
         correct = self.y[self.chosen].unsqueeze(2)
-        losses = [-weight * total for weight, total in zip(
-            weights.labels.flatten().tolist(), _sums(log_softmax(self.logits, 2).gather(2, correct)), strict=True
-        )]  # fmt: skip
+        losses = [
+            -weight * total
+            for weight, total in zip(
+                weights.labels.flatten().tolist(), _sums(log_softmax(self.logits, 2).gather(2, correct)), strict=True
+            )
+        ]
         tensor = self._look_up(self.teacher_table) if self.teacher_table is not None else None
         if weights.soft is not None and tensor is not None:
             wanted = tensor * weights.coolness

@@ -205,9 +205,11 @@ def _add_adapters(module: torch.nn.Module, adapted: torch.nn.Module, options: Op
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     config = LoraConfig(
-        r=options.rank, lora_alpha=options.lora_alpha or 2 * options.rank, lora_dropout=0.0,
+        r=options.rank,
+        lora_alpha=options.lora_alpha or 2 * options.rank,
+        lora_dropout=0.0,
         target_modules=ADAPTED if adapted is module else "all-linear",
-    )  # fmt: skip
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(context.streams.seed("init", "lora"))
         inject_adapter_in_model(config, adapted)

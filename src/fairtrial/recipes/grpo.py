@@ -38,9 +38,13 @@ class PlayOptions(CpuOptions):
     """What a rollout, a training step, and `profile` take."""
 
     steps: int = option(
-        60, "Training steps; each is a rollout and the updates on it.", role=Role.TRAINING, unit="steps", ge=1,
+        60,
+        "Training steps; each is a rollout and the updates on it.",
+        role=Role.TRAINING,
+        unit="steps",
+        ge=1,
         le=CpuOptions.most_steps,
-    )  # fmt: skip
+    )
     eval_every: int = option(
         20, "Evaluate every N steps and at the end; 0: at the end only.", role=Role.EVALUATION, unit="steps", ge=0
     )

@@ -68,10 +68,14 @@ class Damage:
 
     def to_dict(self, root: Path) -> dict[str, Any]:
         return {
-            "path": str(self.path.relative_to(root)), "run": self.run, "reason": self.reason, "repair": self.repair,
-            "repairable": self.mend is not None, "repaired": self.repaired,
+            "path": str(self.path.relative_to(root)),
+            "run": self.run,
+            "reason": self.reason,
+            "repair": self.repair,
+            "repairable": self.mend is not None,
+            "repaired": self.repaired,
             "kept": str(self.kept.relative_to(root)) if self.kept else None,
-        }  # fmt: skip
+        }
 
 
 class Quarantine:
@@ -193,10 +197,11 @@ def _restorable(paths: RunPaths, error: DamagedRun, misplaced: Misplaced) -> Dam
                 paths, metadata
             ):
                 return Damage(
-                    paths.metadata, error.message,
+                    paths.metadata,
+                    error.message,
                     repair=f"restore it from the whole copy {copy.name} in {copy.parent}",
                     mend=partial(_restore, paths.metadata, content),
-                )  # fmt: skip
+                )
     return Damage(paths.metadata, error.message, repair="bring it back from a backup; no whole copy is in the store")
 
 
@@ -220,9 +225,11 @@ def _of_series(paths: RunPaths, metadata: RunMetadata) -> Iterator[Damage]:
         return
     if problem.repairable:
         yield Damage(
-            paths.columns, str(problem), repair="make it again from metrics.jsonl",
+            paths.columns,
+            str(problem),
+            repair="make it again from metrics.jsonl",
             mend=lambda quarantine: _remake_columns(paths, quarantine),
-        )  # fmt: skip
+        )
         return
     yield Damage(paths.metrics, str(problem), repair="bring it back from a backup, or run it again with --replace")
 
@@ -278,9 +285,11 @@ def _of_torn(path: Path, metadata: RunMetadata | None) -> Iterator[Damage]:
     """A kill leaves an unfinished last line, which a resume cuts off. A run that has ended is never resumed."""
     if metadata is not None and metadata.status != Status.RUNNING and is_torn(path):
         yield Damage(
-            path, f"{path} ends with a line that was cut off", repair="take that line away",
+            path,
+            f"{path} ends with a line that was cut off",
+            repair="take that line away",
             mend=partial(_drop_torn, path),
-        )  # fmt: skip
+        )
 
 
 def _drop_torn(path: Path, quarantine: Quarantine) -> None:
@@ -329,9 +338,11 @@ def _checkpoint_damage(paths: RunPaths, path: Path, sha256: str, where: str) -> 
     for other in sorted(paths.checkpoints.iterdir()):
         if other != path and other.is_file() and not other.is_symlink() and file_hash(other) == sha256:
             return Damage(
-                path, reason, repair=f"restore it from {other.name}, which has that hash",
+                path,
+                reason,
+                repair=f"restore it from {other.name}, which has that hash",
                 mend=partial(_copy_checkpoint, other, path),
-            )  # fmt: skip
+            )
     return Damage(path, reason, repair=_REPEAT)
 
 
@@ -354,9 +365,11 @@ def _of_notes(paths: RunPaths) -> Iterator[Damage]:
                 whole = False
             if not whole:
                 yield Damage(
-                    path, f"{path} is not JSON", repair="take it away; it is written anew when it is needed",
+                    path,
+                    f"{path} is not JSON",
+                    repair="take it away; it is written anew when it is needed",
                     mend=partial(_take, path),
-                )  # fmt: skip
+                )
 
 
 def _take(path: Path, quarantine: Quarantine) -> None:
@@ -378,9 +391,11 @@ def _is_old(path: Path) -> bool:
 
 def _leftover(path: Path) -> Damage:
     return Damage(
-        path, f"{path} was left by a process that was killed", repair="take it away",
+        path,
+        f"{path} was left by a process that was killed",
+        repair="take it away",
         mend=partial(_take, path),
-    )  # fmt: skip
+    )
 
 
 # Studies and the store
@@ -391,9 +406,10 @@ def _of_study(store: Store, study: str) -> Iterator[Damage]:
         load_plan(store, study)
     except FairtrialError as error:
         yield Damage(
-            store.paths.study_plan(study), error.message,
+            store.paths.study_plan(study),
+            error.message,
             repair="bring it back from a backup, or move it away: the next launch writes what it is given then",
-        )  # fmt: skip
+        )
     if why := why_interim_looks_damaged(store, study):
         yield Damage(store.paths.interim_looks(study), why, repair="bring it back from a backup")
     folder = store.paths.study(study)
@@ -406,10 +422,11 @@ def _of_store(store: Store) -> Iterator[Damage]:
     index = store.paths.index
     if index.exists() and not is_whole_index(store):
         yield Damage(
-            index, f"{index} does not have its recorded checksum",
+            index,
+            f"{index} does not have its recorded checksum",
             repair="take it away; it is made again from the runs",
             mend=partial(_take, index),
-        )  # fmt: skip
+        )
     for path in sorted(store.paths.series_caches.glob("*.arrow")):
         if not is_whole_copy(path):
             yield _of_cache(path, f"{path} is damaged, or of another version", remade=True)

@@ -209,9 +209,11 @@ def _shortened(words: Sequence[str]) -> list[str]:
 def surroundings(folder: Path) -> dict[str, Any]:
     """The commit, the machine and the command line, as every run records them."""
     return {
-        **git_state(folder), **machine(), "torch_instruction_set": torch_instruction_set(),
+        **git_state(folder),
+        **machine(),
+        "torch_instruction_set": torch_instruction_set(),
         "command_line": recorded_command_line(),
-    }  # fmt: skip
+    }
 
 
 def of_this_machine(environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -151,14 +151,10 @@ class Lease:
         self.lost = False
 
     @classmethod
-    def take(
-        cls, remote: Remote, names: SharedPaths, mirror: str, *, after: int, prior: str | None
-    ) -> Lease | None:  # fmt: skip
+    def take(cls, remote: Remote, names: SharedPaths, mirror: str, *, after: int, prior: str | None) -> Lease | None:
         """Create the next claim; None where somebody else was quicker."""
         lease_s = lease_seconds()
-        link = Link(
-            "claim", after + 1, socket.gethostname(), os.getpid(), mirror, lease_s, prior, at=time.time()
-        )  # fmt: skip
+        link = Link("claim", after + 1, socket.gethostname(), os.getpid(), mirror, lease_s, prior, at=time.time())
         if not remote.create(names.claim(link.token), asdict(link)):
             return None
         lease = cls(remote, names, link.token, mirror, lease_s)

@@ -179,8 +179,10 @@ _USUAL: tuple[tuple[str, frozenset[type]], ...] = tuple(
     }.items()
 )  # fmt: skip
 _USUAL_TIMINGS: dict[str, frozenset[type]] = {
-    "created": _NUMBER, **dict.fromkeys(("ended", "setup_s", "wall_s", "cpu_s"), _MAYBE_NUMBER), "stacked": _INT,
-}  # fmt: skip
+    "created": _NUMBER,
+    **dict.fromkeys(("ended", "setup_s", "wall_s", "cpu_s"), _MAYBE_NUMBER),
+    "stacked": _INT,
+}
 _USUAL_ENVIRONMENT: dict[str, frozenset[type]] = {
     **dict.fromkeys(("git_commit", "python", "platform", "hostname", "cpu", "gpu", "executable"), _MAYBE_TEXT),
     **dict.fromkeys(("cpu_count", "memory_bytes"), _MAYBE_INT),
@@ -191,11 +193,15 @@ _USUAL_ENVIRONMENT: dict[str, frozenset[type]] = {
 _USUAL_RESOURCES: dict[str, frozenset[type]] = {
     **dict.fromkeys(("parameters", "trainable_parameters", "flops_per_step", "examples_per_step"), _MAYBE_INT),
     **dict.fromkeys(("steps_per_epoch", "peak_tensor_bytes", "peak_process_bytes"), _MAYBE_INT),
-    "tensor_bytes": _MAYBE_MAP, "basis": _MAYBE_TEXT,
-}  # fmt: skip
+    "tensor_bytes": _MAYBE_MAP,
+    "basis": _MAYBE_TEXT,
+}
 _USUAL_RESUMPTION: dict[str, frozenset[type]] = {
-    "step": _kinds(int), "at": _NUMBER, "best_step": _MAYBE_INT, "best_value": _MAYBE_NUMBER,
-}  # fmt: skip
+    "step": _kinds(int),
+    "at": _NUMBER,
+    "best_step": _MAYBE_INT,
+    "best_value": _MAYBE_NUMBER,
+}
 _MOST = (1 << 63) - 1
 _SPELLED = ("NaN", "Infinity", "-Infinity")
 _DIRECTIONS = frozenset({"max", "min", None})
@@ -252,10 +258,12 @@ def _all_of(values: Mapping[str, Any], usual: Mapping[str, frozenset[type]]) -> 
 
 def _is_resumption(value: Any) -> bool:
     return (
-        type(value) is dict and {"step", "at"} <= value.keys() <= _USUAL_RESUMPTION.keys()
-        and _all_of(value, _USUAL_RESUMPTION) and 0 <= value["step"] <= _MOST
+        type(value) is dict
+        and {"step", "at"} <= value.keys() <= _USUAL_RESUMPTION.keys()
+        and _all_of(value, _USUAL_RESUMPTION)
+        and 0 <= value["step"] <= _MOST
         and -_MOST <= (value.get("best_step") or 0) <= _MOST
-    )  # fmt: skip
+    )
 
 
 def _is_list_of_text(value: Any) -> bool:
@@ -267,10 +275,14 @@ _is_crc = re.compile("[0-9a-f]{8}").fullmatch
 
 def _are_seals(value: Any) -> bool:
     return type(value) is dict and all(
-        type(each) is dict and each.keys() == {"bytes", "crc32"} and type(each["bytes"]) is int and each["bytes"] >= 0
-        and type(each["crc32"]) is str and _is_crc(each["crc32"]) is not None
+        type(each) is dict
+        and each.keys() == {"bytes", "crc32"}
+        and type(each["bytes"]) is int
+        and each["bytes"] >= 0
+        and type(each["crc32"]) is str
+        and _is_crc(each["crc32"]) is not None
         for each in value.values()
-    )  # fmt: skip
+    )
 
 
 def _are_hashes(value: Any) -> bool:
@@ -287,9 +299,10 @@ def _is_extent(value: Any) -> bool:
 
 def _is_caution(value: Any) -> bool:
     return (
-        type(value) is dict and value.keys() == {"code", "text", "remedy"}
+        type(value) is dict
+        and value.keys() == {"code", "text", "remedy"}
         and all(type(each) is str for each in value.values())
-    )  # fmt: skip
+    )
 
 
 def _refuse_other_shapes(document: Mapping[str, Any], where: str) -> None:

@@ -133,9 +133,13 @@ class Stand:
 
 
 def inspect(
-    remote: Remote, wanted: Mapping[SharedPaths, RunPaths], objects: Objects, *, closely: bool = False,
+    remote: Remote,
+    wanted: Mapping[SharedPaths, RunPaths],
+    objects: Objects,
+    *,
+    closely: bool = False,
     refusals: Refusals,
-) -> list[Stand]:  # fmt: skip
+) -> list[Stand]:
     """How runs stand, as their objects tell. The newest claim is read where something is unfinished, or `closely`."""
     own: dict[str, dict[str, ObjectEntry]] = defaultdict(dict)
     for name, entry in objects.items():
@@ -143,9 +147,10 @@ def inspect(
         own[f"{study}/{rest.partition('/')[0]}"][name] = entry
     tops = {names: top_token(names, own[names.root]) for names in wanted}
     unfinished = {
-        names: token for names, token in tops.items()
+        names: token
+        for names, token in tops.items()
         if token and (closely or not _is_plain(names, own[names.root]) or _is_ahead(wanted[names]))
-    }  # fmt: skip
+    }
     claims = {}
     for names, token in unfinished.items():
         with refusals.of(names.root):
@@ -198,9 +203,13 @@ class Brought:
 
 
 def bring(
-    remote: Remote, stands: Collection[Stand], checkpoints: Chosen = nothing, *, held: bool = False,
+    remote: Remote,
+    stands: Collection[Stand],
+    checkpoints: Chosen = nothing,
+    *,
+    held: bool = False,
     refusals: Refusals,
-) -> Brought:  # fmt: skip
+) -> Brought:
     """Make the files here those that are there.
 
     `checkpoints` chooses among the files below folders. Those that are not chosen stay there, and are noted. A run that
@@ -303,8 +312,9 @@ class Pull:
         plain = {name[skip:]: entry for name, entry in self.stand.objects.items()}
         return {
             name: (self.names.plain(name), entry.tag, entry.size)
-            for name, entry in plain.items() if not name.startswith(".") or why_unsafe(name)
-        }  # fmt: skip
+            for name, entry in plain.items()
+            if not name.startswith(".") or why_unsafe(name)
+        }
 
     def _judged_places(self) -> dict[str, Path]:
         """Where each file goes. Refuses a run with a name that leads elsewhere, or with more than a run may have."""
@@ -394,9 +404,10 @@ class Pull:
         for folder in {self.paths.root, *(path.parent for path in self._places.values())}:
             if folder.is_dir():
                 sync_path(folder)  # what the note below says is here is not brought again
-        write_remote_state(self.paths, replace(
-            known, token=token, mine=False, closed=False, source=source, tags=self._tags, absent=absent
-        ))  # fmt: skip
+        write_remote_state(
+            self.paths,
+            replace(known, token=token, mine=False, closed=False, source=source, tags=self._tags, absent=absent),
+        )
         return size
 
     def _bring_large(self, remote: Remote) -> int:

@@ -65,9 +65,13 @@ class EventSource:
     @classmethod
     def of(cls, metadata: RunMetadata) -> EventSource:
         return cls(
-            study=metadata.study, run_id=metadata.run_id, variant=metadata.variant, seed=metadata.seed,
-            recipe=metadata.recipe, created=metadata.timings.created,
-        )  # fmt: skip
+            study=metadata.study,
+            run_id=metadata.run_id,
+            variant=metadata.variant,
+            seed=metadata.seed,
+            recipe=metadata.recipe,
+            created=metadata.timings.created,
+        )
 
     def record_id(self, line: int) -> str:
         """The same whenever a line is sent again: receivers can tell what they have already."""

@@ -118,9 +118,12 @@ class Spool:
             file.seek(self._done.offset)
             left = sum(block.count(b"\n") for block in iter(lambda: file.read(MOST_BYTES), b""))
         return {
-            "endpoint": self.receiver, "sent": self._done.lines - self._done.rejected,
-            "dropped": left + self._done.rejected, "retries": self._retries, "last_error": self._last_error,
-        }  # fmt: skip
+            "endpoint": self.receiver,
+            "sent": self._done.lines - self._done.rejected,
+            "dropped": left + self._done.rejected,
+            "retries": self._retries,
+            "last_error": self._last_error,
+        }
 
 
 class OtlpExporter:

@@ -52,8 +52,10 @@ def find_profile(store: StorePaths, word: str) -> Path:
     name, _, number = word.partition(NEWEST)
     known = profile_names(store)
     if name not in known:
-        raise UserError(unknown("profile", name, known) if known else "there are no profiles in this store yet",
-                        hint="Make one with: fairtrial profile e2e --profile-name NAME")  # fmt: skip
+        raise UserError(
+            unknown("profile", name, known) if known else "there are no profiles in this store yet",
+            hint="Make one with: fairtrial profile e2e --profile-name NAME",
+        )
     numbers = known[name]
     if number and number not in map(str, numbers):
         raise UserError(f"profile '{name}' has no number {number}", hint=f"It has {', '.join(map(str, numbers))}.")

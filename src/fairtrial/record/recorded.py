@@ -73,12 +73,15 @@ def contradiction(metadata: RunMetadata, series: Series) -> str | None:
 
 _STEP = {"step": (int,)}
 _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
-    "run_started": {"at": (int, float)}, "run_resumed": {"at": (int, float)}, "rewound": _STEP, "top_dropped": _STEP,
+    "run_started": {"at": (int, float)},
+    "run_resumed": {"at": (int, float)},
+    "rewound": _STEP,
+    "top_dropped": _STEP,
     "checkpoint_saved": {**_STEP, "sha256": (str,)},
     "top_kept": {**_STEP, "sha256": (str,), "value": (int, float)},
     "evaluated": {**_STEP, "metrics": (dict,)},
     "evaluation": {**_STEP, "metrics": (dict,), "checkpoint": (str,), "fresh": (bool,)},
-}  # fmt: skip
+}
 """Fields that readers use. `core/events.py` has all of them, and takes a tenth of a second to import."""
 
 

@@ -471,9 +471,11 @@ class Recorder:
         self._set_clocks(wall_s=checkpoint.details["wall_s"], cpu_s=checkpoint.details["cpu_s"])
         lineage = self.metadata.lineage
         resumption = {
-            "step": checkpoint.step, "at": time.time(),
-            "best_step": self.best_step, "best_value": self.metadata.best_metric_value,
-        }  # fmt: skip
+            "step": checkpoint.step,
+            "at": time.time(),
+            "best_step": self.best_step,
+            "best_value": self.metadata.best_metric_value,
+        }
         self.update(lineage=lineage.replace(resumed=[*lineage.resumed, resumption]))
 
     def _set_clocks(self, *, wall_s: float, cpu_s: float) -> None:

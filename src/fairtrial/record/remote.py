@@ -78,9 +78,10 @@ class Remote:
                 return {}
         skip, inside = len(self._root) + 1, f"{self._at(below)}/"  # not the folder itself, which may appear meanwhile
         return {
-            name[skip:]: _entry(facts) for name, facts in listing.items()
+            name[skip:]: _entry(facts)
+            for name, facts in listing.items()
             if name.startswith(inside) and not name.endswith("/")
-        }  # fmt: skip
+        }
 
     def read(self, name: str) -> bytes:
         """Raises FileNotFoundError where there is none."""
@@ -292,8 +293,9 @@ def _as_store_error(error: Exception, remote: Remote) -> StoreError | None:
         return Unreachable(
             f"{url} cannot be reached: {_sentence(error)}",
             hint="Look at the network and at $AWS_ENDPOINT_URL; the same command goes on from here."
-            if remote.scheme in _S3 else "Look at the network; the same command goes on from here.",
-        )  # fmt: skip
+            if remote.scheme in _S3
+            else "Look at the network; the same command goes on from here.",
+        )
     return None
 
 

@@ -137,9 +137,10 @@ def _recorded(paths: RunPaths, metadata: RunMetadata | None = None) -> _Recorded
         return _Recorded()
     hashes = document.get("series_sha256")
     return _Recorded(
-        document.get("status") != "running", Extent.from_record(document.get("series")),
+        document.get("status") != "running",
+        Extent.from_record(document.get("series")),
         hashes if isinstance(hashes, dict) else None,
-    )  # fmt: skip
+    )
 
 
 def _collect_checked(paths: RunPaths, recorded: _Recorded, spill: Spill) -> None:

@@ -142,9 +142,12 @@ class Synced:
 
     def __add__(self, other: Synced) -> Synced:
         return Synced(
-            self.runs + other.runs, self.received + other.received, self.pushed + other.pushed, self.left + other.left,
+            self.runs + other.runs,
+            self.received + other.received,
+            self.pushed + other.pushed,
+            self.left + other.left,
             self.refused + other.refused,
-        )  # fmt: skip
+        )
 
 
 _pulled: dict[tuple[str, str], float] = {}
@@ -170,7 +173,7 @@ def pull_fresh(store: Store, studies: Sequence[str] = ()) -> None:
 
 def pull(
     store: Store, studies: Sequence[str] = (), checkpoints: Chosen = nothing, tell: Tell = lambda _: None
-) -> Synced:  # fmt: skip
+) -> Synced:
     """Bring what changed in the store, or in some studies of it, into the mirror.
 
     A run that does not have the form of a run is named with the reason, and the others are brought all the same.
@@ -328,9 +331,7 @@ def fetch(store: Store, study: str, run: str, checkpoints: Chosen = everything) 
     _bring_all(remote, _inspect(remote, names, paths), checkpoints, Strict())
 
 
-def _inspect(
-    remote: Remote, names: SharedPaths, paths: RunPaths, refusals: Refusals | None = None
-) -> list[Stand]:  # fmt: skip
+def _inspect(remote: Remote, names: SharedPaths, paths: RunPaths, refusals: Refusals | None = None) -> list[Stand]:
     """How one run stands now. Without `refusals`, what is wrong with it is an error."""
     return inspect(remote, {names: paths}, remote.list(names.root), closely=True, refusals=refusals or Strict())
 
@@ -383,9 +384,7 @@ def _join(store: Store, paths: RunPaths) -> RunUpload | None:
             return _join(store, paths)
         if _is_result(paths):
             return None
-    lease = Lease.take(
-        remote, names, mirror.id, after=stand.top.token if stand.top else 0, prior=stand.source
-    )  # fmt: skip
+    lease = Lease.take(remote, names, mirror.id, after=stand.top.token if stand.top else 0, prior=stand.source)
     if lease is None:
         raise ClaimedElsewhere(f"{store.url}/{names.root}")
     if stand.source and not stand.remote_state.is_ahead:
@@ -599,9 +598,7 @@ def remove(store: Store, paths: RunPaths, archive: str | None = None) -> None:
         return
     if stand.top and stand.top.is_claim and not may_take_over(stand.top, mirror.id, stand.remote_state):
         raise ClaimedElsewhere(f"{store.url}/{names.root}")
-    lease = Lease.take(
-        remote, names, mirror.id, after=stand.top.token if stand.top else 0, prior=stand.source
-    )  # fmt: skip
+    lease = Lease.take(remote, names, mirror.id, after=stand.top.token if stand.top else 0, prior=stand.source)
     if lease is None:
         raise ClaimedElsewhere(f"{store.url}/{names.root}")
     doomed = [name for name in stand.objects if not name.startswith(f"{names.claims}/")]

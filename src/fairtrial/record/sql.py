@@ -62,8 +62,11 @@ def _fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[str], 
         return _distinct(names), [tuple(_simple(value) for value in row) for row in result.fetchall()]
     except duckdb.Error as error:
         first = str(error).strip().splitlines()[0]
-        raise UserError(first, hint=f"Table runs has {', '.join(COLUMNS)}, options; table metrics has "
-                        "study, variant, seed, run, metric, step, value.") from None  # fmt: skip
+        raise UserError(
+            first,
+            hint=f"Table runs has {', '.join(COLUMNS)}, options; table metrics has "
+            "study, variant, seed, run, metric, step, value.",
+        ) from None
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -117,10 +120,12 @@ def _column(name: str, values: list[Any]) -> Any:
     import pyarrow
 
     kinds = {
-        "seed": pyarrow.int64(), "attempt": pyarrow.int64(), "best_checkpoint_step": pyarrow.int64(),
+        "seed": pyarrow.int64(),
+        "attempt": pyarrow.int64(),
+        "best_checkpoint_step": pyarrow.int64(),
         "synthetic": pyarrow.bool_(),
         **dict.fromkeys(("value", "best_metric_value", "wall_s", "cpu_s", "created"), pyarrow.float64()),
-    }  # fmt: skip
+    }
     return pyarrow.array(values, kinds.get(name, pyarrow.string()))
 
 

@@ -71,9 +71,10 @@ class SummaryTable:
             "--interval-level": options.interval_level is not None and not uses_interval,
         }
         why = {
-            "--n": "has the number of runs in every row", "--plus-minus": "has no cell with ±",
+            "--n": "has the number of runs in every row",
+            "--plus-minus": "has no cell with ±",
             "--interval-level": "has no interval",
-        }  # fmt: skip
+        }
         problems = [f"{self.label} {why[flag]}, so {flag} has no effect" for flag, is_idle in idle.items() if is_idle]
         if problems:
             raise UserError(problems[0], problems=problems[1:], hint="Leave it out.")
@@ -254,10 +255,11 @@ def _refuse_unusable(
         )
     if problems:
         raise UserError(
-            problems[0], problems=problems[1:],
+            problems[0],
+            problems=problems[1:],
             hint="A table of means has one row per variant and task: name the column that tells them apart with "
             "--task-column. If its rows are runs, name the column of the metric with --metric.",
-        )  # fmt: skip
+        )
     if not rows:
         raise UserError(f"{table.label} has no row with a mean", hint="It needs a line per variant.")
     nameless = next((row for row in rows if not row.variant), None)
@@ -373,9 +375,13 @@ def _rows(table: Table, columns: Mapping[str, str]) -> Iterator[SummaryRow]:
             statistics = dict(zip(columns, cells[len(roles) :], strict=True))
             if not all(is_missing(cell) for cell in statistics.values()):
                 yield SummaryRow(
-                    ids.get("variant", ""), ids.get("task") or None, ids.get("metric", ""), file.place(line),
-                    statistics, columns,
-                )  # fmt: skip
+                    ids.get("variant", ""),
+                    ids.get("task") or None,
+                    ids.get("metric", ""),
+                    file.place(line),
+                    statistics,
+                    columns,
+                )
 
 
 def _id(file: TableFile, role: str, cell: Any, line: int) -> str:

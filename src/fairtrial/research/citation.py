@@ -14,8 +14,12 @@ _TEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
 }  # fmt: skip
-_APA_KIND = {"dataset": "Data set", "model": "Machine learning model", "code": "Computer software",
-             "experiment": "Data set"}  # fmt: skip
+_APA_KIND = {
+    "dataset": "Data set",
+    "model": "Machine learning model",
+    "code": "Computer software",
+    "experiment": "Data set",
+}
 
 
 def cite(artifact: ArtifactFile, style: str) -> str:
@@ -54,8 +58,11 @@ def with_gaps(artifact: ArtifactFile) -> list[str]:
 
 def _cff_author(author: Author) -> dict[str, Any]:
     names = {"family-names": author.family, "given-names": author.given} if author.given else {"name": author.family}
-    more = {"orcid": author.orcid and f"https://orcid.org/{author.orcid}", "affiliation": author.affiliation,
-            "email": author.email}  # fmt: skip
+    more = {
+        "orcid": author.orcid and f"https://orcid.org/{author.orcid}",
+        "affiliation": author.affiliation,
+        "email": author.email,
+    }
     return {key: value for key, value in {**names, **more}.items() if value is not None}
 
 

@@ -123,8 +123,9 @@ def _listed(value: Any) -> list[Any]:
 def removed_runs(entries: Sequence[Mapping[str, Any]], study: str) -> list[str]:
     """Runs of a study that were deleted by command, as they were called."""
     named = [
-        name for each in entries
+        name
+        for each in entries
         if each["kind"] == COMMAND and each["command"][:2] == ["runs", "rm"] and isinstance(each.get("result"), dict)
         for name in _listed(each["result"].get("removed"))
-    ]  # fmt: skip
+    ]
     return sorted({str(name) for name in named if str(name).partition("/")[0] == study})

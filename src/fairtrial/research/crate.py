@@ -78,15 +78,19 @@ def crate_document(
 def _root(artifact: ArtifactFile, published: str, parts: Sequence[str]) -> Entity:
     people = [{"@id": _person_id(author)} for author in artifact.known_authors]
     document: Entity = {
-        "@id": "./", "@type": "Dataset", "name": artifact.title,
+        "@id": "./",
+        "@type": "Dataset",
+        "name": artifact.title,
         "description": artifact.description or f"{_TYPES[artifact.type]}: {artifact.title}",
         "identifier": f"https://doi.org/{artifact.doi}" if artifact.doi else artifact.id,
-        "datePublished": published, "version": artifact.version,
+        "datePublished": published,
+        "version": artifact.version,
         "license": {"@id": _license(artifact)["@id"]},
         "author": people[0] if len(people) == 1 else people or None,
-        "keywords": ", ".join(artifact.keywords) or None, "url": artifact.url,
+        "keywords": ", ".join(artifact.keywords) or None,
+        "url": artifact.url,
         "hasPart": [{"@id": _id(name)} for name in parts],
-    }  # fmt: skip
+    }
     return {key: value for key, value in document.items() if value is not None}
 
 
@@ -100,10 +104,14 @@ def _person_id(author: Author) -> str:
 
 def _person(author: Author) -> Entity:
     document: Entity = {
-        "@id": _person_id(author), "@type": "Person" if author.given else "Organization", "name": author.name,
-        "givenName": author.given, "familyName": author.family if author.given else None, "email": author.email,
+        "@id": _person_id(author),
+        "@type": "Person" if author.given else "Organization",
+        "name": author.name,
+        "givenName": author.given,
+        "familyName": author.family if author.given else None,
+        "email": author.email,
         "affiliation": {"@id": _organization_id(author.affiliation)} if author.affiliation else None,
-    }  # fmt: skip
+    }
     return {key: value for key, value in document.items() if value is not None}
 
 
@@ -137,15 +145,21 @@ def _study(study: str, runs: Sequence[CratedRun], files: Mapping[str, tuple[int,
     own = by_run.get("", [])
     top = {name: f"{folder}{name}/" for name in sorted(run.run for run in runs)}
     document: Entity = {
-        "@id": _id(folder), "@type": "Dataset", "name": f"Study {study}",
+        "@id": _id(folder),
+        "@type": "Dataset",
+        "name": f"Study {study}",
         "description": f"The plan of the study and its {len(runs)} runs, with every value that they logged.",
         "hasPart": [{"@id": _id(name)} for name in [*own, *top.values()]],
-    }  # fmt: skip
+    }
     action: Entity = {
-        "@id": f"#made-{quote(study)}", "@type": "CreateAction", "name": f"Runs of study {study}",
-        "instrument": {"@id": HOME}, "result": {"@id": _id(folder)},
-        "startTime": _moment(min(run.begun for run in runs)), "endTime": _moment(_latest(runs)),
-    }  # fmt: skip
+        "@id": f"#made-{quote(study)}",
+        "@type": "CreateAction",
+        "name": f"Runs of study {study}",
+        "instrument": {"@id": HOME},
+        "result": {"@id": _id(folder)},
+        "startTime": _moment(min(run.begun for run in runs)),
+        "endTime": _moment(_latest(runs)),
+    }
     entities = [document, action]
     for run in runs:
         place = top[run.run]

@@ -269,8 +269,9 @@ def _stopped_to_look(
         ended = {(run.variant, str(run.seed)) for run in runs if run.ended is not None and run.ended <= at}
         there = {
             arm: {seed for seed in wanted if seed in seeds or (arm, seed) in ended}
-            for arm, seeds in look["seeds"].items() if arm in arms
-        }  # fmt: skip
+            for arm, seeds in look["seeds"].items()
+            if arm in arms
+        }
         fewest = min(map(len, there.values()), default=len(wanted))
         if fewest < len(wanted):
             message = f"the arms were compared {shown_moment(at)} with {fewest} of {len(wanted)} seeds"

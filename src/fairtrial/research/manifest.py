@@ -87,11 +87,14 @@ class BundleManifest:
 
     def _content(self) -> dict[str, Any]:
         return {
-            "schema": SCHEMA, "made_with": self.made_with, "about": dict(self.about),
+            "schema": SCHEMA,
+            "made_with": self.made_with,
+            "about": dict(self.about),
             "signer": self.signer,
             "files": {name: {"bytes": size, "sha256": digest} for name, (size, digest) in sorted(self.files.items())},
-            "excluded": list(self.excluded), "scrubbed": list(self.scrubbed),
-        }  # fmt: skip
+            "excluded": list(self.excluded),
+            "scrubbed": list(self.scrubbed),
+        }
 
 
 def _rendered(document: Mapping[str, Any]) -> bytes:

@@ -56,9 +56,11 @@ def notebook(artifact: ArtifactFile, claims: Mapping[str, Any], *, runs: str, to
     cells = [_cell(kind, text, at) for at, (kind, text) in enumerate(_cells(artifact, claims, runs, tolerance))]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     document = {
-        "cells": cells, "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}}, "nbformat": 4,
+        "cells": cells,
+        "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}},
+        "nbformat": 4,
         "nbformat_minor": 5,
-    }  # fmt: skip
+    }
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
 
 
@@ -82,7 +84,9 @@ def _literal(claimed: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _cell(kind: str, text: str, at: int) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "cell_type": kind, "id": hashlib.sha256(f"{at} {text}".encode()).hexdigest()[:12], "metadata": {},
+        "cell_type": kind,
+        "id": hashlib.sha256(f"{at} {text}".encode()).hexdigest()[:12],
+        "metadata": {},
         "source": text.rstrip("\n").splitlines(keepends=True),
-    }  # fmt: skip
+    }
     return {**document, "execution_count": None, "outputs": []} if kind == "code" else document

@@ -83,8 +83,12 @@ def plan_hash(plan: Plan) -> str:
 def spell(plan: Plan, sha256: str, signature: str) -> bytes:
     """The one way to write a registration down."""
     document = {
-        "fairtrial": KIND, "schema": REGISTRATION_SCHEMA, "plan": plan, "sha256": sha256, "signature": signature,
-    }  # fmt: skip
+        "fairtrial": KIND,
+        "schema": REGISTRATION_SCHEMA,
+        "plan": plan,
+        "sha256": sha256,
+        "signature": signature,
+    }
     return (json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 

@@ -187,9 +187,11 @@ def _place(registration: Registration, ledger: Ledger) -> VerificationCheck:
     [entry] = entries
     amends = registration.plan["amends"]
     fits = (
-        entry.time == registration.plan["time"] and entry.signer == registration.plan["signer"]
-        and entry.kind == (AMENDED if amends else REGISTERED) and entry.about.get("amends") == amends
-    )  # fmt: skip
+        entry.time == registration.plan["time"]
+        and entry.signer == registration.plan["signer"]
+        and entry.kind == (AMENDED if amends else REGISTERED)
+        and entry.about.get("amends") == amends
+    )
     if not fits:
         return VerificationCheck(
             "place in the ledger", False, f"entry {entry.number} of the ledger says otherwise than the file"

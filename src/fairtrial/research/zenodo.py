@@ -32,13 +32,17 @@ def metadata_for(artifact: ArtifactFile) -> dict[str, Any]:
         more = {"affiliation": author.affiliation, "orcid": author.orcid}
         creators.append({"name": name, **{key: value for key, value in more.items() if value}})
     document = {
-        "title": artifact.title, "upload_type": _KINDS[artifact.type], "creators": creators,
-        "description": artifact.description or artifact.title, "keywords": artifact.keywords or None,
-        "version": artifact.version, "access_right": "open",
+        "title": artifact.title,
+        "upload_type": _KINDS[artifact.type],
+        "creators": creators,
+        "description": artifact.description or artifact.title,
+        "keywords": artifact.keywords or None,
+        "version": artifact.version,
+        "access_right": "open",
         "publication_date": artifact.date.isoformat() if artifact.date else None,
         "license": artifact.license.lower() if artifact.license and not own_license else None,
         "doi": artifact.doi,
-    }  # fmt: skip
+    }
     return {"metadata": {key: value for key, value in document.items() if value is not None}}
 
 
@@ -79,8 +83,12 @@ def upload(api: str, token: str, metadata: Mapping[str, Any], bundle: Path) -> d
         stored = _ask(
             f"{bucket}/{quote(bundle.name)}", token, "PUT", file, "application/octet-stream", bundle.stat().st_size
         )
-    return {"id": created.get("id"), "page": (created.get("links") or {}).get("html"), "file": bundle.name,
-            "checksum": stored.get("checksum")}  # fmt: skip
+    return {
+        "id": created.get("id"),
+        "page": (created.get("links") or {}).get("html"),
+        "file": bundle.name,
+        "checksum": stored.get("checksum"),
+    }
 
 
 def _ask(url: str, token: str, method: str, data: Any, kind: str, size: int | None = None) -> dict[str, Any]:

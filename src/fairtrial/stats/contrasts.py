@@ -31,10 +31,14 @@ class Interaction:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "components": list(self.components), "effect": self.effect.value,
+            "components": list(self.components),
+            "effect": self.effect.value,
             "ci": self.effect.limits,
-            "p": self.p_value, "p_adjusted": self.adjusted_p, "n": self.effect.n, "basis": self.basis,
-        }  # fmt: skip
+            "p": self.p_value,
+            "p_adjusted": self.adjusted_p,
+            "n": self.effect.n,
+            "basis": self.basis,
+        }
 
 
 def interactions(layout: Layout, config: ComparisonConfig) -> list[Interaction]:

@@ -60,9 +60,11 @@ def _one_sample_t(differences: Array) -> float:
 
 def _small_sample(freedom: int) -> float:
     """Hedges' exact correction of the bias of a standardized difference."""
-    return math.exp(
-        math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2) - math.log(freedom / 2) / 2
-    ) if freedom > 1 else 0.0  # fmt: skip
+    return (
+        math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2) - math.log(freedom / 2) / 2)
+        if freedom > 1
+        else 0.0
+    )
 
 
 def noncentrality_limits(statistic: float, freedom: float, alpha: float) -> tuple[float, float]:

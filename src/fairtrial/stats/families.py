@@ -293,9 +293,10 @@ def adjust_comparisons(again: Again, count: int, adjustment: str, alpha: float) 
     levels = dict(zip(known, rule.levels(p_values, alpha), strict=True))
     return [
         _one_of_family(each, again(i, levels[i]), again(i, alpha / len(known)), adjusted[i], adjustment)
-        if i in known else replace(each, adjustment=adjustment)
+        if i in known
+        else replace(each, adjustment=adjustment)
         for i, each in enumerate(comparisons)
-    ]  # fmt: skip
+    ]
 
 
 def _one_of_family(own: Comparison, step: Comparison, share: Comparison, p: float, adjustment: str) -> Comparison:

@@ -324,9 +324,11 @@ def _two_spreads(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
         return
     quantile = 1 - (1 - options.level) / 2
     ways = {
-        "t": t_quantile(quantile, arm.n - 1) / root, "normal": float(special.ndtri(quantile)) / root,
-        "mean ± sd": 1.0, "mean ± se": 1 / root,
-    }  # fmt: skip
+        "t": t_quantile(quantile, arm.n - 1) / root,
+        "normal": float(special.ndtri(quantile)) / root,
+        "mean ± sd": 1.0,
+        "mean ± se": 1 / root,
+    }
     unit = arm.half_width.unit / 2 if arm.half_width is not None else sum(each.unit for each in arm.limits or ()) / 4
     reading = _reading(arm.sd, half_width_of(arm), float(unit), ways)
     if reading not in ("t", "normal"):

@@ -29,9 +29,11 @@ class Knee:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "fixed_s": self.fixed, "per_example_s": self.per_example, "knee": self.knee.to_dict(),
+            "fixed_s": self.fixed,
+            "per_example_s": self.per_example,
+            "knee": self.knee.to_dict(),
             "largest_misfit": self.misfit,
-        }  # fmt: skip
+        }
 
 
 def find_knee(sizes: Sequence[int], times: Array, alpha: float = 0.05) -> Knee | None:

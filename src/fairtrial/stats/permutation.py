@@ -104,9 +104,8 @@ def infer_mann_whitney(arms: Arms) -> Inference:
     exact = len(shifts) <= MOST_RANKS and len(np.unique(pooled)) == len(pooled)
     how = "exact" if exact else "asymptotic"
     tests = {
-        side: float(stats.mannwhitneyu(arms.second, arms.first, alternative=side, method=how).pvalue)
-        for side in _SIDES
-    }  # fmt: skip
+        side: float(stats.mannwhitneyu(arms.second, arms.first, alternative=side, method=how).pvalue) for side in _SIDES
+    }
     return _from_ranks("Mann–Whitney", shifts, np.cumsum(_rank_sum_masses(*arms.runs)), tests)
 
 

@@ -47,8 +47,11 @@ def rank_arms(tables: Mapping[str, Array | Tables], statistic: str, direction: s
     places = {arm: 1 + sum(sign * other > sign * values[arm] for other in values.values()) for arm in values}
     return [
         Rank(
-            arm, places.get(arm), values.get(arm), min(len(table) for table in whole[arm]),
+            arm,
+            places.get(arm),
+            values.get(arm),
+            min(len(table) for table in whole[arm]),
             sum(map(len, every[arm])) - sum(map(len, whole[arm])),
         )
         for arm in [*order, *(arm for arm in tables if arm not in values)]
-    ]  # fmt: skip
+    ]

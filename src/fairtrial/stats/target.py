@@ -79,10 +79,13 @@ def compare_arms_to_target(
     return [
         replace(
             arm.compared(judged[name].decision, judged[name].alpha, judged[name].share),
-            adjusted_p=judged[name].adjusted_p, adjustment="holm",
-        ) if name in judged else arm.compared()
+            adjusted_p=judged[name].adjusted_p,
+            adjustment="holm",
+        )
+        if name in judged
+        else arm.compared()
         for name, arm in alone.items()
-    ]  # fmt: skip
+    ]
 
 
 def _check(target: float, known_sd: float | None) -> None:

@@ -57,9 +57,13 @@ def optimality_gap(scores: Array, gamma: float = 1.0) -> Array:
 
 
 STATISTICS: dict[str, Statistic] = {
-    "iqm": iqm, "mean": mean, "median": median, "trimmed": trimmed, "olympic": olympic,
+    "iqm": iqm,
+    "mean": mean,
+    "median": median,
+    "trimmed": trimmed,
+    "olympic": olympic,
     "optimality_gap": optimality_gap,
-}  # fmt: skip
+}
 
 
 def statistic_named(name: str, gamma: float = 1.0) -> Statistic:

@@ -203,8 +203,9 @@ class _OneTable:
         return assemble(*samples, judged, decision, reliability, self.config, names)
 
     def _values(self, control: Tables, candidate: Tables) -> tuple[Array, Array]:
-        first, second = (run_values(table, self.name) if len(table) else np.empty(0)
-                         for table in (control[0], candidate[0]))  # fmt: skip
+        first, second = (
+            run_values(table, self.name) if len(table) else np.empty(0) for table in (control[0], candidate[0])
+        )
         return first, second
 
 
@@ -262,8 +263,10 @@ class _ByTask:
         """A run is on one task only, so there are no effect sizes by run; the outlook is that of the difference."""
         config, known = self.config, judged.inference
         runs = [min(len(table) for table in tables) for tables in (control, candidate)]
-        values = [aggregate_value(tables, self.name) if least else None
-                  for tables, least in zip((control, candidate), runs, strict=True)]  # fmt: skip
+        values = [
+            aggregate_value(tables, self.name) if least else None
+            for tables, least in zip((control, candidate), runs, strict=True)
+        ]
         n = runs[0] if config.paired else sum(runs)
         comparison = Comparison(
             control=names[0],

@@ -48,8 +48,9 @@ def match(train: Sequence[Parameter], bench: Sequence[Parameter]) -> list[Option
     """Options that share a long flag, else fill the same parameter, else share the only kind of flag they have."""
     pairs: list[OptionPair] = []
     for same in (_share_a_long_flag, _fill_the_same_parameter, _share_a_short_flag):
-        pairs += _pairs_by(same, unmatched(train, [pair.train for pair in pairs]),
-                           unmatched(bench, [pair.bench for pair in pairs]))  # fmt: skip
+        pairs += _pairs_by(
+            same, unmatched(train, [pair.train for pair in pairs]), unmatched(bench, [pair.bench for pair in pairs])
+        )
     return sorted(pairs, key=lambda pair: train.index(pair.train))
 
 

@@ -166,8 +166,12 @@ def _as_typed(value: Any, kind: ValueType) -> Any:
 
 
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
-    "integer": int, "float": float, "text": str, "path": str, "file": str,
-}  # fmt: skip
+    "integer": int,
+    "float": float,
+    "text": str,
+    "path": str,
+    "file": str,
+}
 
 
 def _computed_by(function: Any) -> str:

@@ -44,9 +44,11 @@ def selection(recipe: LoadedRecipe, options: Options, before: RunMetadata | None
     recorded = before.best_metric_mode if before and before.best_metric_name == name else None
     same = own is not None and split_and_quantity(chosen)[1] == own.quantity
     return settle(
-        name, stated=getattr(options, "best_mode", None), recorded=[recorded] if recorded else [],
+        name,
+        stated=getattr(options, "best_mode", None),
+        recorded=[recorded] if recorded else [],
         recipe=own.direction if own and same else None,
-    )  # fmt: skip
+    )
 
 
 def bounded(recipe: LoadedRecipe, options: Options) -> Metric | None:

@@ -116,12 +116,16 @@ def save_baseline(bench: Bench, path: Path, further: Sequence[float] = ()) -> No
     if not bench.sufficient:
         raise CheckFailed(f"not saved to {path}: too few steady steps to compare with", hint="Give more --max-batches.")
     document = {
-        "kind": KIND, "schema": SCHEMA, "machine": _hardware(), "versions": _versions(),
+        "kind": KIND,
+        "schema": SCHEMA,
+        "machine": _hardware(),
+        "versions": _versions(),
         "code": CodeState.now().model_dump(),
         "configuration": _configuration(bench.recipe, bench.options, bench.validation, bench.whole_steps),
-        "seconds": [each.seconds for each in bench.steady], "processes": [bench.step_s, *further],
+        "seconds": [each.seconds for each in bench.steady],
+        "processes": [bench.step_s, *further],
         "bench": bench.to_dict(),
-    }  # fmt: skip
+    }
     replace_bytes(path, (json.dumps(document, indent=1) + "\n").encode())
 
 

@@ -214,8 +214,11 @@ def _check_asked(runs: HiddenRuns) -> None:
     """Refuse before the first step what the recipe cannot be asked for."""
     names, terms = runs.recipe.options.model_fields, runs.terms
     asked = {"batch_size": bool(terms.batch_sizes), "learning_rate": bool(terms.learning_rates)}
-    problems = [f"recipe '{runs.recipe.name}' has no option {name}" for name, is_asked in asked.items()
-                if is_asked and name not in names]  # fmt: skip
+    problems = [
+        f"recipe '{runs.recipe.name}' has no option {name}"
+        for name, is_asked in asked.items()
+        if is_asked and name not in names
+    ]
     least = min(runs.resolved.log_every, runs.resolved.steps)
     if terms.learning_rates and terms.steps < least:
         problems.append(f"learning_rates: the loss is logged every {least} steps, so at least as many are needed")

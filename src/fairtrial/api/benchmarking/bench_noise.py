@@ -30,9 +30,12 @@ class NoiseScale:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "scale": self.scale.to_dict(), "batch_size": self.batch, "batches": self.pieces,
-            "measurements": self.measurements, "after_steps": self.step,
-        }  # fmt: skip
+            "scale": self.scale.to_dict(),
+            "batch_size": self.batch,
+            "batches": self.pieces,
+            "measurements": self.measurements,
+            "after_steps": self.step,
+        }
 
 
 def require_gradients(runs: HiddenRuns, run: SteppableRun) -> None:

@@ -44,9 +44,12 @@ class SpeedPair:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "recipe": self.recipe, **self.compared.to_dict(), "unit": f"seconds per {self.unit}",
-            "rounds": {name: list(times) for name, times in self.seconds.items()}, "cautions": list(self.cautions),
-        }  # fmt: skip
+            "recipe": self.recipe,
+            **self.compared.to_dict(),
+            "unit": f"seconds per {self.unit}",
+            "rounds": {name: list(times) for name, times in self.seconds.items()},
+            "cautions": list(self.cautions),
+        }
 
     def rows(self) -> list[dict[str, Any]]:
         return [
@@ -135,8 +138,9 @@ def _check_out(top: Path, revision: str, folder: Path) -> Path:
         raise UserError(f"'{revision}' is no revision of this repository", hint="See: git log --oneline")
     packed = subprocess.run(
         ["git", "-C", str(top), "archive", "--format=tar", commit.strip()],  # noqa: S607
-        capture_output=True, check=True,
-    ).stdout  # fmt: skip
+        capture_output=True,
+        check=True,
+    ).stdout
     folder.mkdir()
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
         tar.extractall(folder, filter="data")

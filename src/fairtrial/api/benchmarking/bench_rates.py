@@ -60,9 +60,10 @@ class LearningRates:
     def to_dict(self) -> dict[str, Any]:
         lowest = self.lowest
         return {
-            "steps": self.steps, "rows": [row.to_dict() for row in self.rows],
+            "steps": self.steps,
+            "rows": [row.to_dict() for row in self.rows],
             "lowest_loss": None if lowest is None else lowest.rate,
-        }  # fmt: skip
+        }
 
 
 def try_learning_rates(runs: HiddenRuns) -> LearningRates:

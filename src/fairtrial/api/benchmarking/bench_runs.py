@@ -162,16 +162,14 @@ class HiddenRuns:
 
     def open(
         self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None, observers: Sequence[Observer] = ()
-    ) -> SteppableRun:  # fmt: skip
+    ) -> SteppableRun:
         return self.at_hand(self.job(changes, seed=seed), observers)
 
     def at_hand(
         self, job: Job, observers: Sequence[Observer] = (), exit_stack: contextlib.ExitStack | None = None
     ) -> SteppableRun:
         terms, exit_stack = self.terms, exit_stack or self._exit_stack
-        return SteppableRun(
-            job, exit_stack, observers=observers, clock=terms.clock, should_stop=terms.should_stop
-        )  # fmt: skip
+        return SteppableRun(job, exit_stack, observers=observers, clock=terms.clock, should_stop=terms.should_stop)
 
     @contextlib.contextmanager
     def briefly(self, changes: Mapping[str, Any], *, seed: int | None = None) -> Iterator[SteppableRun]:

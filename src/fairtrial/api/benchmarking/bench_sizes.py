@@ -79,10 +79,12 @@ class BatchSizes:
     def to_dict(self) -> dict[str, Any]:
         fastest = self.fastest
         return {
-            "rows": [row.to_dict() for row in self.rows], "knee": None if self.knee is None else self.knee.to_dict(),
-            "fastest": None if fastest is None else fastest.size, "largest_by_memory": self.largest,
+            "rows": [row.to_dict() for row in self.rows],
+            "knee": None if self.knee is None else self.knee.to_dict(),
+            "fastest": None if fastest is None else fastest.size,
+            "largest_by_memory": self.largest,
             "largest_basis": self.largest_basis,
-        }  # fmt: skip
+        }
 
 
 def measure_batch_sizes(runs: HiddenRuns) -> BatchSizes:

@@ -151,9 +151,12 @@ class DamageReport:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "store": self.store, "runs": self.runs, "damage": [each.to_dict(self.root) for each in self.damage],
-            "repaired": len(self.damage) - len(self.remaining), "remaining": len(self.remaining),
-        }  # fmt: skip
+            "store": self.store,
+            "runs": self.runs,
+            "damage": [each.to_dict(self.root) for each in self.damage],
+            "repaired": len(self.damage) - len(self.remaining),
+            "remaining": len(self.remaining),
+        }
 
 
 def damage_of(

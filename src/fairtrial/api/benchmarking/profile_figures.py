@@ -160,9 +160,11 @@ def _track(track: Track, measured: ProfileMeasures) -> dict[str, Any]:
     phases = track.phases(measured.windows)
     shown = {_spelled(name): 1000 * seconds for name, seconds in phases.items() if name != "idle"}
     return {
-        "window_ms": 1000 * total(measured.windows), "busy_ms": 1000 * total(within(track.busy, measured.windows)),
-        "phases_ms": shown, "idle_ms": 1000 * phases["idle"],
-    }  # fmt: skip
+        "window_ms": 1000 * total(measured.windows),
+        "busy_ms": 1000 * total(within(track.busy, measured.windows)),
+        "phases_ms": shown,
+        "idle_ms": 1000 * phases["idle"],
+    }
 
 
 def _busy(tracks: Sequence[Track]) -> dict[str, list[Interval]]:
@@ -290,9 +292,13 @@ def _quality(judged: Sequence[JudgedPosition] | None, options: PlayOptions) -> d
     positions = hashlib.sha256("\n".join(each.position for each in judged).encode()).hexdigest()[:16]
     legal, reward = [int(each.legal) for each in judged], [each.reward for each in judged]
     return {
-        "positions": positions, "decisions": options.horizon, "legal": legal, "legal_share": sum(legal) / len(legal),
-        "reward": reward, "reward_mean": sum(reward) / len(reward),
-    }  # fmt: skip
+        "positions": positions,
+        "decisions": options.horizon,
+        "legal": legal,
+        "legal_share": sum(legal) / len(legal),
+        "reward": reward,
+        "reward_mean": sum(reward) / len(reward),
+    }
 
 
 def _caches(measured: ProfileMeasures) -> dict[str, int]:
@@ -310,9 +316,12 @@ def _work(measured: ProfileMeasures) -> list[dict[str, Any]]:
     """What each step had to do, so that two profiles can be held against each other step by step."""
     return [
         {
-            "step": each.step, "ms": 1000 * times.seconds, "decisions": len(each.rollout.decisions),
-            "positions": each.rollout.positions_hash, "prompt_tokens": each.rollout.prompt_tokens,
+            "step": each.step,
+            "ms": 1000 * times.seconds,
+            "decisions": len(each.rollout.decisions),
+            "positions": each.rollout.positions_hash,
+            "prompt_tokens": each.rollout.prompt_tokens,
             "completion_tokens": each.rollout.generated_tokens,
         }
         for each, times in zip(measured.played, measured.steps, strict=True)
-    ]  # fmt: skip
+    ]

@@ -133,8 +133,10 @@ def _adjusted_pair(
     comparison: Comparison, run_set: RunSet, scores: RunScores, config: ComparisonConfig, rule: SummaryRule, name: str
 ) -> _Made:
     lost = config.failure_value
-    control, candidate = ({seed: lost if n.value is None else n.value for seed, n in scores[arm].items()}
-                          for arm in (comparison.control, comparison.candidate))  # fmt: skip
+    control, candidate = (
+        {seed: lost if n.value is None else n.value for seed, n in scores[arm].items()}
+        for arm in (comparison.control, comparison.candidate)
+    )
     seeds = sorted(s for s in control if control[s] is not None and candidate.get(s) is not None)
     refuse_few(name, len(seeds))
     differences = _array(candidate, seeds) - _array(control, seeds)

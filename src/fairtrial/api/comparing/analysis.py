@@ -107,9 +107,13 @@ class Followed:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "registration": self.registration, "path": self.path, "late": self.late, "sentence": self.sentence,
-            "deviations": [each.to_dict() for each in self.deviations], "unchecked": list(self.unchecked),
-        }  # fmt: skip
+            "registration": self.registration,
+            "path": self.path,
+            "late": self.late,
+            "sentence": self.sentence,
+            "deviations": [each.to_dict() for each in self.deviations],
+            "unchecked": list(self.unchecked),
+        }
 
 
 @dataclass(frozen=True)

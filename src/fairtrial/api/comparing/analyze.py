@@ -28,7 +28,7 @@ from fairtrial.api.comparing.gather import (
     from_source,
     from_study,
     since,
-)  # fmt: skip
+)
 from fairtrial.api.comparing.numbers import (
     RunScores,
     lay_out_seeds,
@@ -91,9 +91,11 @@ def analyze(
     candidates = [candidate] if isinstance(candidate, str) else list(candidate or [])
     place = open_store(store)
     given = {
-        "a study": bool(names), "--pairs": pairs is not None, "run ids": bool(control_run_ids or candidate_run_ids),
+        "a study": bool(names),
+        "--pairs": pairs is not None,
+        "run ids": bool(control_run_ids or candidate_run_ids),
         "--from": source is not None,
-    }  # fmt: skip
+    }
     chosen = [what for what, is_given in given.items() if is_given]
     if len(chosen) > 1:
         raise UserError(f"{' and '.join(chosen)} cannot be combined", hint="Give one source of runs.")

@@ -44,9 +44,12 @@ class ByStream:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "metric": self.metric, "summary": self.summary, **self.ranking.to_dict(),
-            "left_out": list(self.left_out), "cautions": list(self.cautions),
-        }  # fmt: skip
+            "metric": self.metric,
+            "summary": self.summary,
+            **self.ranking.to_dict(),
+            "left_out": list(self.left_out),
+            "cautions": list(self.cautions),
+        }
 
 
 @recorded("variance")
@@ -74,8 +77,10 @@ def variance_by_stream(
     scores, _ = number_runs(run_set, run_set.metric, run_set.direction_for(rule), rule.check())
     left_out: list[Mapping[str, str | None]] = [
         {"run": f"{name}, seed {label}", "seed": label, "reason": number.reason}
-        for name, arm in scores.items() for label, number in arm.items() if number.value is None
-    ]  # fmt: skip
+        for name, arm in scores.items()
+        for label, number in arm.items()
+        if number.value is None
+    ]
     samples = {
         name: np.array([number.value for number in arm.values() if number.value is not None], dtype=float)
         for name, arm in scores.items()
@@ -140,8 +145,12 @@ def _refuse_all_at_once(run_set: RunSet, varied: Mapping[str, tuple[str, ...]], 
         )
     own = plan["variants"].get(next(iter(run_set.arms)).partition("/")[2], {})
     held = {name: {"stream_seed": {other: HELD for other in streams if other != name}} for name in streams}
-    again = {**plan, "study": f"{plan['study']}-streams", "variants": {"all": {}, **held},
-             "options": {**plan["options"], **own}}  # fmt: skip
+    again = {
+        **plan,
+        "study": f"{plan['study']}-streams",
+        "variants": {"all": {}, **held},
+        "options": {**plan["options"], **own},
+    }
     raise UserError(message, hint=f"Vary them one by one: {launch_command(again, SEEDS)}")
 
 

@@ -31,9 +31,10 @@ def bootstrap_chart(analysis: Analysis) -> Any:
     first = judged[0]
     levels = {comparison.effect.level for comparison in judged}
     title = (
-        f"Bootstrap of the difference {first.candidate} − {first.control}" if len(judged) == 1
+        f"Bootstrap of the difference {first.candidate} − {first.control}"
+        if len(judged) == 1
         else f"Bootstrap of the differences from {analysis.control}{_first_of(judged)}"
-    )  # fmt: skip
+    )
     return charts.bootstrap_distribution(
         shown,
         metric=first.metric or analysis.metric,

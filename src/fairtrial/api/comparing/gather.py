@@ -291,9 +291,10 @@ def _default_metric(run: Run, *, curve: bool) -> str | None:
 def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], query: MetricQuery) -> RunSet:
     """Pairs made by hand: each names a control run and a candidate run, and perhaps the seed they share."""
     problems = [
-        f"pair {i}: takes 'control', 'candidate', perhaps 'seed', and nothing else" for i, pair in enumerate(pairs, 1)
+        f"pair {i}: takes 'control', 'candidate', perhaps 'seed', and nothing else"
+        for i, pair in enumerate(pairs, 1)
         if not (isinstance(pair, Mapping) and {"control", "candidate"} <= set(pair) <= {"control", "candidate", "seed"})
-    ]  # fmt: skip
+    ]
     problems = problems or [
         f"pair {i}: seed {why}" for i, pair in enumerate(pairs, 1) if (why := refuse_shape(pair.get("seed", i)))
     ]
@@ -394,8 +395,9 @@ def from_source(table: RunSource, query: MetricQuery) -> RunSet:
 
 def only_variants(run_set: RunSet, names: Sequence[str]) -> RunSet:
     """The variants of a file that were chosen by name; all of them where none was."""
-    problems = [f"{run_set.source}: {unknown('variant', name, run_set.arms)}" for name in names
-                if name not in run_set.arms]  # fmt: skip
+    problems = [
+        f"{run_set.source}: {unknown('variant', name, run_set.arms)}" for name in names if name not in run_set.arms
+    ]
     if problems:
         raise UserError(problems[0], problems=problems[1:])
     return replace(run_set, arms={name: run_set.arms[name] for name in names}) if names else run_set

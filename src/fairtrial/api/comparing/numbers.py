@@ -183,9 +183,6 @@ def _mean(arm: Mapping[str, Summarised]) -> float:
 def losses_of(run_set: RunSet, scores: RunScores, control: str, candidate: str) -> Losses:
     """Runs without a number, of all that ended, in either arm: also those whose partner never ended."""
     lost = {name: [seed for seed, n in scores[name].items() if n.value is None] for name in (control, candidate)}
-    statuses = {
-        trace.status
-        for name, seeds in lost.items() for trace in run_set.arms[name] if label(trace) in seeds
-    }  # fmt: skip
+    statuses = {trace.status for name, seeds in lost.items() for trace in run_set.arms[name] if label(trace) in seeds}
     how = "diverged" if statuses == {Status.DIVERGED} else "failed" if statuses == {Status.FAILED} else "were lost"
     return Losses(len(lost[control]), len(scores[control]), len(lost[candidate]), len(scores[candidate]), how)

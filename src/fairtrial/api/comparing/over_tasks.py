@@ -58,10 +58,11 @@ def over_tasks(
     metric = f"{how.named(len(grid.tasks))} of {rule.label(run_set.metric)}"
     judged = adjust_comparisons(again, len(others), stepwise(question.family), config.alpha)
     comparisons = [
-        replace(in_context(_with_losses(each, grid, config, len(others)), run_set, fairness[each.candidate]),
-                metric=metric)
+        replace(
+            in_context(_with_losses(each, grid, config, len(others)), run_set, fairness[each.candidate]), metric=metric
+        )
         for each in judged
-    ]  # fmt: skip
+    ]
     asked = question.asked(run_set.metric, f"{rule}, {how.named(len(grid.tasks))} over tasks")
     tasks = _task_findings(grid, control, config, how)
     if stratified:
@@ -70,9 +71,11 @@ def over_tasks(
             for arm in others
         }
     cautions = [
-        *shared_cautions(run_set, {}, {}, paired=config.paired), *_raw_scores(run_set),
-        *logging_cautions(run_set, rule), *_constant_scores(grid, run_set.metric),
-    ]  # fmt: skip
+        *shared_cautions(run_set, {}, {}, paired=config.paired),
+        *_raw_scores(run_set),
+        *logging_cautions(run_set, rule),
+        *_constant_scores(grid, run_set.metric),
+    ]
     return Analysis(
         source=run_set.source,
         metric=run_set.metric,
@@ -179,10 +182,13 @@ def _refuse_what_tasks_cannot(question: Question, tasks: int, *, shared: bool) -
     per_run = shared and (question.statistic or default_statistic(tasks)) in PER_RUN
     method = question.method not in (None, "t", STRATIFIED) and (not per_run or question.method == "bca")
     asked = {
-        "--certify": question.certify, "--power.enabled": question.power, "--ttest.enabled": question.ttest,
-        "a second --metric": len(question.metrics) > 1, f"--family {question.family}": question.family in POOLED,
+        "--certify": question.certify,
+        "--power.enabled": question.power,
+        "--ttest.enabled": question.ttest,
+        "a second --metric": len(question.metrics) > 1,
+        f"--family {question.family}": question.family in POOLED,
         f"--method {question.method}": method,
-    }  # fmt: skip
+    }
     given = [option for option, is_given in asked.items() if is_given]
     if given:
         raise UserError(f"{given[0]} does not apply over tasks", hint="Leave it out, or compare one task.")
@@ -193,8 +199,9 @@ def _task_account(arm: str, grid: TaskGrid, by_task: Mapping[str, RunScores], ru
     scores = [(task, seed, n) for task, each in by_task.items() for seed, n in each.get(arm, {}).items()]
     left_out: list[Mapping[str, str | None]] = [
         {"run": f"{arm}, {task}, seed {seed}", "seed": seed, "reason": n.reason}
-        for task, seed, n in scores if n.value is None
-    ]  # fmt: skip
+        for task, seed, n in scores
+        if n.value is None
+    ]
     left_out += [
         {"run": f"{arm}, seed {seed}", "seed": seed, "reason": f"not run on {counted(count, 'task')}; not scored"}
         for seed, count in grid.incomplete(arm).items()
@@ -245,13 +252,14 @@ def _task_findings(grid: TaskGrid, control: str, config: ComparisonConfig, how: 
             for arm, each in known.items()
         },
         "probability_of_improvement": {
-            arm: improvement for arm in known
+            arm: improvement
+            for arm in known
             if arm != control and (improvement := _improvement(tables[control], tables[arm], config, level)) is not None
         },
         "ranking": [rank.to_dict() for rank in rank_arms(tables, statistic, config.direction, how.gamma)],
         "scores": {arm: each[0].tolist() for arm, each in tables.items()} if grid.shared else None,
         "scores_by_task": None if grid.shared else {arm: _scores_by_task(grid, arm) for arm in grid.cells},
-    }  # fmt: skip
+    }
 
 
 def _scores_by_task(grid: TaskGrid, arm: str) -> dict[str, list[float]]:

@@ -42,7 +42,7 @@ from fairtrial.stats.power import (
     sd_upper,
     seeds_for,
     seeds_for_superiority,
-)  # fmt: skip
+)
 from fairtrial.stats.samples import is_still
 from fairtrial.stats.summaries import SummaryRule
 
@@ -230,8 +230,10 @@ def _check(
     rules = [
         (superiority is not None or sesoi is not None, "--sesoi is needed: the smallest difference that would matter"),
         (superiority is None or sesoi is None, "--sesoi and --superiority are two questions; ask one"),
-        (superiority is not None or noises,
-         "the noise is not known: give --sd, earlier runs with --pilot, or a file of results with --from"),
+        (
+            superiority is not None or noises,
+            "the noise is not known: give --sd, earlier runs with --pilot, or a file of results with --from",
+        ),
         (superiority is not None or len(noises) < 2, f"{' and '.join(noises)} both give the noise; give one"),
         (superiority is None or not noises, f"--superiority needs no noise: leave out {' and '.join(noises)}"),
         (sesoi is None or sesoi > 0, f"--sesoi must be positive, not {sesoi}"),
@@ -245,7 +247,7 @@ def _check(
         (assurance is None or 0.5 <= assurance < 1, f"--assurance must lie between 0.5 and 1, not {assurance}"),
         (hours is None or hours > 0, f"--hours-per-run must be positive, not {hours}"),
         (price is None or price > 0, f"--price-per-hour must be positive, not {price}"),
-    ]  # fmt: skip
+    ]
     problems = [message for holds, message in rules if not holds]
     if problems:
         raise InvalidOptions(problems[0], problems=problems[1:])

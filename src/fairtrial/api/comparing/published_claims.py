@@ -187,9 +187,10 @@ def analyze_summary_table(
 def _refuse_what_needs_runs(question: Question, table: SummaryTable) -> None:
     usual = Question()
     asked = [
-        each.name for each in fields(Question)
+        each.name
+        for each in fields(Question)
         if each.name not in ALLOWED and getattr(question, each.name) != getattr(usual, each.name)
-    ]  # fmt: skip
+    ]
     if question.method == "t":
         asked.remove("method")
     problems = [
@@ -328,10 +329,12 @@ def _interval_reading(
     consequence = f"; then {_some(changed)}" if changed else ", which changes no verdict here"
     return [
         INTERVAL_READ_AS_T.fill(
-            level=f"{100 * options.level:g}", n=fewest, factor=f"{normal_factor(fewest, options.level):.2f}",
+            level=f"{100 * options.level:g}",
+            n=fewest,
+            factor=f"{normal_factor(fewest, options.level):.2f}",
             consequence=consequence,
         )
-    ]  # fmt: skip
+    ]
 
 
 # Sentences
@@ -369,9 +372,11 @@ def _tasks_sentence(analysis: PublishedAnalysis) -> str:
     for comparison, task in zip(analysis.comparisons, analysis.tasks_of, strict=True):
         grouped.setdefault((comparison.candidate, comparison.verdict), []).append(str(task))
     words: Mapping[Verdict, str] = {
-        Verdict.BETTER: "better than", Verdict.WORSE: "worse than", Verdict.EQUIVALENT: "equivalent to",
+        Verdict.BETTER: "better than",
+        Verdict.WORSE: "worse than",
+        Verdict.EQUIVALENT: "equivalent to",
         Verdict.INCONCLUSIVE: "not distinguishable from",
-    }  # fmt: skip
+    }
     for candidate in dict.fromkeys(comparison.candidate for comparison in analysis.comparisons):
         messages = [
             f"{words[verdict]} {analysis.control} on {_some(grouped[candidate, verdict])}"

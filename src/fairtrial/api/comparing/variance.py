@@ -121,16 +121,18 @@ def variance(
     spreads, repeats, main_scores = {}, {}, RunScores()
     left_out: list[Mapping[str, str | None]] = [
         {"run": trace.run, "seed": trace.seed, "reason": f"{trace.status}; not scored{_because(trace)}"}
-        for trace in run_set.arms[name] if not is_scored(trace)
-    ]  # fmt: skip
+        for trace in run_set.arms[name]
+        if not is_scored(trace)
+    ]
     for kind, rule in summary_rules(run_set, window).items():
         scores, _ = number_runs(run_set, run_set.metric, run_set.direction_for(rule), rule.check(), task)
         main_scores = main_scores or scores
         values = [n.value for n in scores[name].values() if n.value is not None]
         left_out += [
             {"run": f"{name}, seed {label}", "seed": label, "reason": f"{kind}: {n.reason}"}
-            for label, n in scores[name].items() if n.value is None
-        ]  # fmt: skip
+            for label, n in scores[name].items()
+            if n.value is None
+        ]
         result = spread(np.array(values), threshold=limit, relative=relative, level=level, rng=seed)
         spreads[kind] = _without_answer(result) if kind == "derivative" and not relative else result
         if parts := _repeats(every, name, rule, level):

@@ -152,9 +152,13 @@ class BundleStaging:
 
 
 def bundle(
-    artifact: str | os.PathLike[str] | None = None, *, zipped: bool = True,
-    output: str | os.PathLike[str] | None = None, dry_run: bool = False, terms: BundleTerms | None = None,
-) -> Bundled:  # fmt: skip
+    artifact: str | os.PathLike[str] | None = None,
+    *,
+    zipped: bool = True,
+    output: str | os.PathLike[str] | None = None,
+    dry_run: bool = False,
+    terms: BundleTerms | None = None,
+) -> Bundled:
     """Make the bundle of a project: a zip, or a folder of the same content. The same state gives the same bytes."""
     terms = terms or BundleTerms()
     project = load_project(artifact)
@@ -211,10 +215,11 @@ def _chosen(store: Store, studies: Sequence[str]) -> list[Run]:
     if problems:
         raise UserError(problems[0], problems=problems[1:], hint=f"Store: {store.address}")
     runs = [
-        run for study in studies or known
+        run
+        for study in studies or known
         for _, entry in sorted(store.directories(study), key=lambda each: each[1].name)
         if (run := store.look_at(study, entry.name))
-    ]  # fmt: skip
+    ]
     if not runs:
         raise UserError(f"there are no runs to bundle in {store.address}", hint="Launch a study first.")
     _refuse_damaged(runs)
@@ -233,10 +238,11 @@ def _refuse_damaged(runs: Sequence[Run]) -> None:
     if damaged:
         messages = [f"run {run.name} is damaged: {run.reason}" for run in damaged]
         raise CheckFailed(
-            messages[0], problems=messages[1:],
+            messages[0],
+            problems=messages[1:],
             hint="Repair it: fairtrial doctor --damage --repair. Or take it out of the store with 'fairtrial runs rm', "
             "which a registered analysis then reports, or bundle other studies with --study.",
-        )  # fmt: skip
+        )
 
 
 def _fill(stage: BundleStaging, project: Project, store: Store, runs: Sequence[Run], terms: BundleTerms) -> list[str]:
@@ -351,7 +357,7 @@ def _size_of(folder: Path) -> int:
 
 def _stage_project(
     stage: BundleStaging, project: Project, runs: Sequence[Run], scrubber: Scrubber
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """What a person wrote is taken as it is; what was noted by commands is scrubbed."""
     paths = project.paths
     stage.put(paths.artifact.name, read_regular(paths.artifact))
@@ -453,8 +459,12 @@ def _describe(stage: BundleStaging, project: Project, runs: Sequence[Run]) -> Bu
         for run in runs
     ]
     stage.put(INSIDE.crate, crate_document(project.artifact, stage.files, crated, version=__version__))
-    about = {"id": project.artifact.id, "version": project.artifact.version, "runs": len(runs),
-             "studies": sorted({run.study for run in runs})}  # fmt: skip
+    about = {
+        "id": project.artifact.id,
+        "version": project.artifact.version,
+        "runs": len(runs),
+        "studies": sorted({run.study for run in runs}),
+    }
     signer = load_signer() if signing_key().exists() else None
     key = signer.public if signer else None
     manifest = BundleManifest(dict(stage.files), stage.excluded, RULES, f"fairtrial {__version__}", about, key)

@@ -68,9 +68,11 @@ def _compared(run_set: RunSet, question: Question) -> Document:
     chosen, control = choose_arms(set_baseline_apart(run_set, question), None, [])
     judged = judge_arms(chosen, control, question)
     return {
-        **_about(chosen, judged.rule, judged.windows), "control": control, "arms": _arms(chosen, judged.numbers),
+        **_about(chosen, judged.rule, judged.windows),
+        "control": control,
+        "arms": _arms(chosen, judged.numbers),
         "comparisons": [comparison_numbers(comparison) for comparison in judged.comparisons],
-    }  # fmt: skip
+    }
 
 
 def _about(run_set: RunSet, rule: SummaryRule, windows: Any) -> Document:
@@ -221,9 +223,10 @@ def differences(said: Any, computed: Any, where: str = "", tolerance: float = TO
         ]
     if isinstance(said, list) and isinstance(computed, list) and len(said) == len(computed):
         return [
-            each for at, (a, b) in enumerate(zip(said, computed, strict=True))
+            each
+            for at, (a, b) in enumerate(zip(said, computed, strict=True))
             for each in differences(a, b, f"{where}[{_label(a, at)}]", tolerance)
-        ]  # fmt: skip
+        ]
     return (
         []
         if _same(said, computed, tolerance)

@@ -23,9 +23,12 @@ USUAL = {MARKDOWN: "report.md", NOTEBOOK: "analysis.ipynb"}
 
 
 def export(
-    artifact: str | os.PathLike[str] | None = None, *, to: str, output: str | os.PathLike[str] | None = None,
+    artifact: str | os.PathLike[str] | None = None,
+    *,
+    to: str,
+    output: str | os.PathLike[str] | None = None,
     terms: BundleTerms | None = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Write it and return where it is. Nothing that is there is overwritten."""
     if to not in KINDS:
         raise UserError(unknown("kind of export", to, KINDS))

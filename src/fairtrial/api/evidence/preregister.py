@@ -119,17 +119,20 @@ def _executable(intent: Intent, store: Store, *, late: bool) -> dict[str, Any]:
     _check_exclusions(intent.exclusions, specs[0])
     return {
         "study": {
-            "name": study.study, "recipe": recipe.name,
+            "name": study.study,
+            "recipe": recipe.name,
             "recipe_sha256": file_hash(recipe.file) if recipe.file else None,
             "arms": {spec.variant: _arm(spec, study) for spec in specs},
         },
         "seeds": {
-            "count": intent.derive or len(study.seed_list), "derived": intent.derive is not None, "listed": seeds,
+            "count": intent.derive or len(study.seed_list),
+            "derived": intent.derive is not None,
+            "listed": seeds,
             "given": study.seeds,
         },
         "analysis": _analysis(intent, study, recipe),
         "late": before,
-    }  # fmt: skip
+    }
 
 
 def _check_derived(intent: Intent) -> None:
@@ -145,9 +148,11 @@ def _check_derived(intent: Intent) -> None:
 
 def _arm(spec: RunSpec, study: Study) -> dict[str, Any]:
     return {
-        "declared": study.variants[spec.variant], "options": dict(spec.options), "identity": dict(spec.identity),
+        "declared": study.variants[spec.variant],
+        "options": dict(spec.options),
+        "identity": dict(spec.identity),
         "data": dict(spec.data) or None,
-    }  # fmt: skip
+    }
 
 
 def _runs_before(store: Store, study: str, specs: Sequence[RunSpec], seeds: Iterable[int]) -> list[dict[str, Any]]:
@@ -227,10 +232,14 @@ def _analysis(intent: Intent, study: Study, recipe: LoadedRecipe) -> dict[str, A
     metrics = [plain[0], *metrics[1:]]
     rule = (asked.summary or rule_of_study(study.summary.model_dump())).check()
     config = ComparisonConfig(
-        paired=not asked.unpaired, alpha=study.alpha if asked.alpha is None else asked.alpha, side=asked.side,
-        sesoi=study.sesoi if asked.sesoi is None else asked.sesoi, method=asked.method or "t", direction=direction,
+        paired=not asked.unpaired,
+        alpha=study.alpha if asked.alpha is None else asked.alpha,
+        side=asked.side,
+        sesoi=study.sesoi if asked.sesoi is None else asked.sesoi,
+        method=asked.method or "t",
+        direction=direction,
         resamples=asked.resamples or RESAMPLES,
-    ).check()  # fmt: skip
+    ).check()
     if asked.family is not None:
         check_adjustment(asked.family, config)
     adjust = asked.adjust or study.adjust
@@ -249,9 +258,10 @@ def _direction(metric: str, stated: str | None, study: Study, recipe: LoadedReci
     own, quantity = recipe.metric, split_and_quantity(metric)[1]
     judged = split_and_quantity(study.metric)[1] if study.metric else own.quantity if own else quantity
     return settle(
-        metric, stated=stated or (study.direction if judged == quantity else None),
+        metric,
+        stated=stated or (study.direction if judged == quantity else None),
         recipe=own.direction if own and own.quantity == quantity else None,
-    ).known(f"Give --direction max or min, or --metric {metric}:max or {metric}:min.")  # fmt: skip
+    ).known(f"Give --direction max or min, or --metric {metric}:max or {metric}:min.")
 
 
 def registered_question(analysis: Mapping[str, Any]) -> Question:

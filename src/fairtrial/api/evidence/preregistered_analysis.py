@@ -71,13 +71,16 @@ def analyze_by_plan(
     analysis = record_analysis(computed.analysis, place, registered=True)
     beyond = record_analysis(computed.beyond, place) if computed.beyond else None
     return replace(
-        analysis, plan=computed.followed,
+        analysis,
+        plan=computed.followed,
         comparisons=[with_label(each, computed.followed.sentence) for each in analysis.comparisons],
-        exploratory=beyond and replace(
-            beyond, comparisons=[with_label(each, EXPLORATORY) for each in beyond.comparisons],
+        exploratory=beyond
+        and replace(
+            beyond,
+            comparisons=[with_label(each, EXPLORATORY) for each in beyond.comparisons],
             secondary=[with_label(each, EXPLORATORY) for each in beyond.secondary],
         ),
-    )  # fmt: skip
+    )
 
 
 def analyze_registered_runs(path: Path, store: Store) -> RegisteredResult:
@@ -119,8 +122,9 @@ def _damaged(runs: Sequence[Run]) -> list[Deviation]:
     """Runs that were made, and of which nothing can be believed any more."""
     return [
         Deviation("damaged run", f"{run.name} is damaged and not used: {run.reason}")
-        for run in runs if run.status is Status.DAMAGED
-    ]  # fmt: skip
+        for run in runs
+        if run.status is Status.DAMAGED
+    ]
 
 
 def _intact(path: Path) -> Registration:
@@ -130,9 +134,7 @@ def _intact(path: Path) -> Registration:
         )
     checked = verify_registration(path)
     if not checked.intact or checked.registration is None:
-        raise CheckFailed(
-            f"the registration is {checked.sentence}", hint=f"See: fairtrial research verify {path}"
-        )  # fmt: skip
+        raise CheckFailed(f"the registration is {checked.sentence}", hint=f"See: fairtrial research verify {path}")
     if checked.registration.is_text_only:
         raise UserError(
             f"{path.name} is text only: it registers no study and no analysis that could be run",
@@ -162,9 +164,10 @@ def _with_reasons(arm: ArmAccount, excluded: Mapping[str, str], runs: Mapping[st
     own = {str(runs[name].seed): name for name in excluded if runs[name].variant == arm.variant}
     messages = [
         {**each, "run": own[seed], "reason": f"excluded by the registered rule '{excluded[own[seed]]}'"}
-        if (seed := str(each["seed"])) in own else each
+        if (seed := str(each["seed"])) in own
+        else each
         for each in arm.left_out
-    ]  # fmt: skip
+    ]
     return replace(arm, left_out=messages)
 
 
@@ -188,11 +191,13 @@ def _facts(run: Run) -> dict[str, Any]:
     metadata = run.metadata
     return excludable(
         {
-            **metadata, "status": run.status.value, "wall_s": metadata.timings.wall_s,
+            **metadata,
+            "status": run.status.value,
+            "wall_s": metadata.timings.wall_s,
             "parameters": metadata.resources.parameters,
             "final": {name: float(unspell(value)) for name, value in run.final.items()},
         }
-    )  # fmt: skip
+    )
 
 
 def local_deviations(registration: Registration, store: Store) -> list[Deviation]:
@@ -241,9 +246,10 @@ def _other(planned: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, An
     registered = {**vars(Question()), **vars(registered_question(planned)), **planned}
     registered["summary"] = registered_question(planned).summary
     return {
-        name: value for name, value in asked.items()
+        name: value
+        for name, value in asked.items()
         if name not in ADDITIONAL and _plain(value) != _plain(registered.get(name))
-    }  # fmt: skip
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -268,9 +274,13 @@ def _shown(value: Any) -> str:
 
 
 def _beyond(
-    planned: Mapping[str, Any], other: Mapping[str, Any], everything: RunSet, question: Question, study: str,
+    planned: Mapping[str, Any],
+    other: Mapping[str, Any],
+    everything: RunSet,
+    question: Question,
+    study: str,
     store: Store,
-) -> Analysis:  # fmt: skip
+) -> Analysis:
     """What was asked for, on all runs that there are."""
     arms = {"control": planned["control"], "candidates": planned["candidates"]}
     chosen = {**arms, **{name: value for name, value in other.items() if name in arms}}

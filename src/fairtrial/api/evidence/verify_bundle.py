@@ -128,9 +128,13 @@ def _files_below(root: Path) -> Iterator[str]:
 
 
 def _check(
-    path: Path, paths: BundlePaths[Path], files: Files, container: Sequence[str],
-    keys: frozenset[str] | None, published: Path | None,
-) -> CheckedBundle:  # fmt: skip
+    path: Path,
+    paths: BundlePaths[Path],
+    files: Files,
+    container: Sequence[str],
+    keys: frozenset[str] | None,
+    published: Path | None,
+) -> CheckedBundle:
     name = str(INSIDE.manifest)
     if name not in files:
         raise UserError(f"{path} is no bundle of Fairtrial: it has no {name}")
@@ -150,8 +154,9 @@ def _check(
     checks += _published(registered, published)
     checks += [
         VerificationCheck(f"registration {each.path.stem[:12]}: {check.name}", check.ok, check.detail)
-        for each in registered for check in each.checks
-    ]  # fmt: skip
+        for each in registered
+        for check in each.checks
+    ]
     claim_checks, numbers = _check_claims(paths, sorted({run.study for run in runs}))
     checks += claim_checks
     return CheckedBundle(
@@ -220,7 +225,7 @@ def _run_start(run: Run) -> RunStart:
 
 def _registrations(
     paths: BundlePaths[Path], runs: Sequence[Run], keys: frozenset[str] | None, published: Path | None
-) -> list[Checked]:  # fmt: skip
+) -> list[Checked]:
     """Each registration by its own checks, held against the runs of its study that the bundle has."""
     folder = paths.registrations
     run_starts = [_run_start(run) for run in runs]

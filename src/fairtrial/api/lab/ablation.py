@@ -169,9 +169,12 @@ def _lay_out_study(
     terms.judged_by(family)  # refuses a family that cannot be judged
     metric = terms.metric_of(recipe, "report")
     study = terms.plan_of(
-        lab_name("ablation", recipe, fixed, terms.study, usual=BASE, variant_values={}), recipe, metric, options=fixed,
+        lab_name("ablation", recipe, fixed, terms.study, usual=BASE, variant_values={}),
+        recipe,
+        metric,
+        options=fixed,
         variants=variants_without(recipe, sets),
-    )  # fmt: skip
+    )
     return _AblationPlan(study, sets, resolved.differing(), metric)
 
 

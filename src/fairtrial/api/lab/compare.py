@@ -89,8 +89,11 @@ class StrategyComparison:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "study": self.study, "metric": self.metric, "direction": self.direction,
-            "direction_source": self.direction_source, "baseline": BASELINE,
+            "study": self.study,
+            "metric": self.metric,
+            "direction": self.direction,
+            "direction_source": self.direction_source,
+            "baseline": BASELINE,
             "strategies": [each.to_dict() for each in self.strategies],
             "significant": [_pair(each) for each in self.significant],
             "best": {"name": self.best, "set": [self.best, *self.alike]},
@@ -98,7 +101,7 @@ class StrategyComparison:
             "memory_basis": next((each.memory_basis for each in self.strategies if each.memory_basis), None),
             "comparisons": [each.to_dict() for each in self.comparisons],
             "cautions": list(self.cautions),
-        }  # fmt: skip
+        }
 
 
 def _pair(comparison: Comparison) -> dict[str, Any]:
@@ -166,9 +169,12 @@ def plan_compare(
     names = _check_strategies(recipe, strategies, fixed)
     terms.judged_by(family)  # refuses a family that cannot be judged
     return terms.plan_of(
-        lab_name("compare", recipe, fixed, terms.study, usual=STUDENT, variant_values={"strategy": BASELINE}), recipe,
-        terms.metric_of(recipe, "report"), options=fixed, variants={name: {"strategy": name} for name in names},
-    )  # fmt: skip
+        lab_name("compare", recipe, fixed, terms.study, usual=STUDENT, variant_values={"strategy": BASELINE}),
+        recipe,
+        terms.metric_of(recipe, "report"),
+        options=fixed,
+        variants={name: {"strategy": name} for name in names},
+    )
 
 
 def with_student(given: Mapping[str, Any]) -> dict[str, Any]:

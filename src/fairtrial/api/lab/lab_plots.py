@@ -18,15 +18,23 @@ def sweep_chart(sweep: Sweep, path: Path) -> None:
     rows = [
         {
             "value": point.value if one else ", ".join(map(str, point.values.values())),
-            "mean": point.accuracy.value, "low": point.accuracy.low, "high": point.accuracy.high,
-            "runs": point.accuracy.samples or (), "best": point is sweep.best, "alike": bool(point.alike),
+            "mean": point.accuracy.value,
+            "low": point.accuracy.low,
+            "high": point.accuracy.high,
+            "runs": point.accuracy.samples or (),
+            "best": point is sweep.best,
+            "alike": bool(point.alike),
         }
         for point in sweep.points
-    ]  # fmt: skip
+    ]
     chart = charts.sweep_curve(
-        rows, param=", ".join(sweep.params), metric=sweep.metric, level=sweep.level, title=_sweep_title(sweep),
+        rows,
+        param=", ".join(sweep.params),
+        metric=sweep.metric,
+        level=sweep.level,
+        title=_sweep_title(sweep),
         log=one and sweep.axes[0].log,
-    )  # fmt: skip
+    )
     charts.save(chart, path)
 
 
@@ -59,9 +67,12 @@ def strategies_chart(strategy_comparison: StrategyComparison, path: Path) -> Non
 def _row(each: Strategy) -> dict[str, Any]:
     time = f", {each.time_s:.1f} s" if each.time_s is not None else ""
     return {
-        "name": f"{each.name}{time}", "value": each.accuracy.value, "low": each.accuracy.low,
-        "high": each.accuracy.high, "runs": each.accuracy.samples or (),
-    }  # fmt: skip
+        "name": f"{each.name}{time}",
+        "value": each.accuracy.value,
+        "low": each.accuracy.low,
+        "high": each.accuracy.high,
+        "runs": each.accuracy.samples or (),
+    }
 
 
 def _group(strategy_comparison: StrategyComparison, name: str) -> str:
@@ -76,10 +87,14 @@ def ablation_chart(ablation: Ablation, path: Path) -> None:
     """What taking each set away changed, against the full model."""
     rows = [
         {
-            "name": f"without {' and '.join(row.removed)}", "value": row.effect.effect.value,
-            "low": row.effect.effect.low, "high": row.effect.effect.high, "verdict": row.effect.verdict.value,
+            "name": f"without {' and '.join(row.removed)}",
+            "value": row.effect.effect.value,
+            "low": row.effect.effect.low,
+            "high": row.effect.effect.high,
+            "verdict": row.effect.verdict.value,
         }
-        for row in ablation.rows[1:] if row.effect is not None
-    ]  # fmt: skip
+        for row in ablation.rows[1:]
+        if row.effect is not None
+    ]
     title = f"What the model loses without a component; the full model has {shown_value(ablation.full.accuracy.value)}"
     charts.save(charts.forest(rows, metric=ablation.metric, level=ablation.level, sesoi=None, title=title), path)

@@ -137,10 +137,11 @@ class Sweep:
         named = self.kind in ("temperature", "alpha")
         key = self.kind if named else "value"
         best = {
-            key: self.best.value, "accuracy": self.best.accuracy.value,
+            key: self.best.value,
+            "accuracy": self.best.accuracy.value,
             "confirmed": self.confirmation.accuracy.value if self.confirmation else None,
             "set": None if self.alike is None else [point.value for point in self.alike],
-        }  # fmt: skip
+        }
         head: dict[str, Any] = (
             {"sweep_type": self.kind, "range": self.axes[0].span}
             if named
@@ -278,9 +279,12 @@ def _lay_out_study(
     metric = terms.metric_of(loaded, "eval")
     verb = kind if kind != "sweep" else f"sweep-{loaded.name}-{'+'.join(axis.name for axis in axes)}"
     study = terms.plan_of(
-        lab_name(verb, loaded, fixed, terms.study, variant_values=points[0].values), loaded, metric, options=fixed,
+        lab_name(verb, loaded, fixed, terms.study, variant_values=points[0].values),
+        loaded,
+        metric,
+        options=fixed,
         variants={point.variant: dict(point.values) for point in points},
-    )  # fmt: skip
+    )
     return _SweepPlan(study, loaded, fixed, axes, points, base, metric)
 
 
@@ -387,9 +391,13 @@ def _confirm(
     split, quantity = split_and_quantity(sweep.metric)
     metric = f"report_{quantity}" if split == "eval" else sweep.metric
     study = terms.study_of(
-        f"{sweep.study}-confirm-{content_hash(asked)[:8]}", recipe, metric, options={**fixed, **(fresh or {})},
-        variants=arms, seeds=seeds,
-    )  # fmt: skip
+        f"{sweep.study}-confirm-{content_hash(asked)[:8]}",
+        recipe,
+        metric,
+        options={**fixed, **(fresh or {})},
+        variants=arms,
+        seeds=seeds,
+    )
     try:
         ran = run_arms(study, terms, metric)
     except RunsFailed as error:  # what the sweep found stands without it
@@ -402,9 +410,13 @@ def _confirm(
     )  # fmt: skip
     means = {name: mean_of(ran.sample(name), terms.alpha) for name in arms}
     confirmation = Confirmation(
-        study.study, best.variant, base.variant if base else None, means[best.variant],
-        means[base.variant] if base else None, analysis,
-    )  # fmt: skip
+        study.study,
+        best.variant,
+        base.variant if base else None,
+        means[best.variant],
+        means[base.variant] if base else None,
+        analysis,
+    )
     stale = [] if fresh is not None else [REPORT_NOT_FRESH.fill(recipe=recipe.name)]
     failed = sweep.failed or bool(ran.launched.bad or ran.launched.missing)
     return replace(sweep, confirmation=confirmation, cautions=[*stale, *ran.cautions], failed=failed)
@@ -473,8 +485,10 @@ def recompute(store: Store, question: Mapping[str, Any]) -> dict[str, Any]:
     winner = pick_winner(align(scored), direction=run_set.direction, alpha=alpha)
     alike = None if winner is None or winner.alike is None else [settings[name] for name in winner.alike]
     return {
-        "results": _by_value(rows), "best": None if winner is None else settings[winner.best], "set": _ordered(alike)
-    }  # fmt: skip
+        "results": _by_value(rows),
+        "best": None if winner is None else settings[winner.best],
+        "set": _ordered(alike),
+    }
 
 
 def _by_value(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -63,11 +63,14 @@ class CostPerformance:
         standing = zip(frontier.points, frontier.members, frontier.beaten_by, frontier.probabilities, strict=True)
         return [
             {
-                **point_row(point, self.level), "pareto": member, "dominated_by": beaten,
-                "frontier_probability": probability, "savings": frontier.savings(point),
+                **point_row(point, self.level),
+                "pareto": member,
+                "dominated_by": beaten,
+                "frontier_probability": probability,
+                "savings": frontier.savings(point),
             }
             for point, member, beaten, probability in standing
-        ]  # fmt: skip
+        ]
 
 
 def point_row(priced: Priced, level: float) -> dict[str, Any]:
@@ -139,9 +142,13 @@ def conversion_cautions(points: Sequence[Priced]) -> list[FilledCaution]:
 def _claimed_questions(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not can_be_priced_again(result) or result.get("hypervolume") is not None:
         return []
-    return [{
-        "gpu": result["gpu"]["name"], "objectives": result["objectives"], "calibration": result["calibration"],
-    }]  # fmt: skip
+    return [
+        {
+            "gpu": result["gpu"]["name"],
+            "objectives": result["objectives"],
+            "calibration": result["calibration"],
+        }
+    ]
 
 
 def _claimed_numbers(result: Mapping[str, Any]) -> dict[str, Any]:

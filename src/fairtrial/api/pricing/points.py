@@ -98,7 +98,7 @@ def can_be_priced_again(result: Mapping[str, Any]) -> bool:
 
 def gather_points(
     source: Source, terms: LabConfig, today: date, gpu: str | None, also: Callable[[], object] = lambda: None
-) -> Points:  # fmt: skip
+) -> Points:
     """The points that a person means; whatever is wrong with the request is said before anything is trained.
 
     `gpu` must have a price where it is given; `also` checks the rest of the request.
@@ -221,9 +221,7 @@ def _from_study(store: Store, name: str, source: Source) -> Points:
     )
 
 
-def _device(
-    store: Store, source: Source, facts: Sequence[Mapping[str, Any]]
-) -> tuple[str, Calibration | None]:  # fmt: skip
+def _device(store: Store, source: Source, facts: Sequence[Mapping[str, Any]]) -> tuple[str, Calibration | None]:
     """What the hours were measured on, and how fast that is where it is no card of the table."""
     if source.device:
         return source.device, None
@@ -241,7 +239,7 @@ def _worst(scores: RunScores, direction: str) -> float:
 
 def _point(
     arm: str, traces: Sequence[Trace], hours: Mapping[str, float], scores: RunScores, worst: float, run_set: RunSet
-) -> CostPoint:  # fmt: skip
+) -> CostPoint:
     """A variant; a run that was lost counts as the worst value seen, since the next one may be lost too."""
     values = {seed: worst if each.value is None else each.value for seed, each in scores[arm].items()}
     lost = sum(each.value is None for each in scores[arm].values())

@@ -117,7 +117,7 @@ class Advice:
             **point_row(other, self.level),
             "cost_difference": other.cost.value - chosen.cost.value,
             "accuracy_difference": other.quality.value - chosen.quality.value,
-        }  # fmt: skip
+        }
 
 
 @recorded("recommend")
@@ -221,9 +221,13 @@ def recompute(store: Store, question: Mapping[str, Any]) -> dict[str, Any]:
     """What is recommended among the configurations of a study, from its runs."""
     points = RecordedPoints.of(store, question)
     advice = unrecorded(recommend)(
-        points.source, Constraints(**question["constraints"]), gpu=question["gpu"], objective=question["objective"],
-        terms=points.terms, today=points.today,
-    )  # fmt: skip
+        points.source,
+        Constraints(**question["constraints"]),
+        gpu=question["gpu"],
+        objective=question["objective"],
+        terms=points.terms,
+        today=points.today,
+    )
     return _claimed_numbers(advice.to_dict())
 
 

@@ -68,8 +68,9 @@ class CodeSince:
             lines += [f" {name} (new, not known to git)" for name in each.untracked[:MOST_FILES]]
             left = len(each.untracked) - MOST_FILES
             lines += [f" … and {left} more new files"] if left > 0 else []
-        lines += [f"Commit {commit[:SHORT]} is not in this repository: git cannot compare with it."
-                  for commit in self.unknown]  # fmt: skip
+        lines += [
+            f"Commit {commit[:SHORT]} is not in this repository: git cannot compare with it." for commit in self.unknown
+        ]
         return lines
 
     def _named(self, own: str) -> str:
@@ -149,10 +150,11 @@ def _of_study(runs: Sequence[Run]) -> dict[str, Any]:
     environments = [run.metadata.environment for run in runs]
     commits = [environment.git_commit for environment in environments]
     return {
-        "commits": list(dict.fromkeys(commit for commit in commits if commit))[-MOST_COMMITS:], "runs": len(runs),
+        "commits": list(dict.fromkeys(commit for commit in commits if commit))[-MOST_COMMITS:],
+        "runs": len(runs),
         "without_commit": sum(commit is None for commit in commits),
         "dirty_then": sum(bool(environment.git_dirty) for environment in environments),
-    }  # fmt: skip
+    }
 
 
 def _refuse_empty_paths(folder: Path, commits: Sequence[str], paths: Sequence[str]) -> None:

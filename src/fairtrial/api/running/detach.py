@@ -93,9 +93,13 @@ def _start(
     here, there = os.pipe()
     with first.open("ab") as output, os.fdopen(there, "wb"):
         process = subprocess.Popen(
-            [sys.executable, "-m", "fairtrial.api.running.detach", str(there)], stdin=subprocess.PIPE, stdout=output,
-            stderr=output, start_new_session=True, pass_fds=[there],
-        )  # fmt: skip
+            [sys.executable, "-m", "fairtrial.api.running.detach", str(there)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=[there],
+        )
     assert process.stdin is not None
     with process.stdin as line:
         line.write(json.dumps(document, default=os.fspath).encode())

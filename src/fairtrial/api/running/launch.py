@@ -227,8 +227,10 @@ def _with_look_labels(launched: Launched, study: Study, store: Store) -> Launche
     views = []
     for each in launched.differences:
         pair = (each.control, each.candidate)
-        shown = {name: [str(run.seed) for run in launched.runs if run.variant == name and is_outcome(run.status)]
-                 for name in pair}  # fmt: skip
+        shown = {
+            name: [str(run.seed) for run in launched.runs if run.variant == name and is_outcome(run.status)]
+            for name in pair
+        }
         views.append(InterimLook(asked, shown, dict.fromkeys(pair, planned)))
     messages = [caution for each in label_and_record_looks(store, launched.study, views) for caution in each.cautions]
     new = {caution["text"]: caution for caution in messages}
@@ -382,10 +384,13 @@ def stand(
     metric = _metric_of(study, recipe, completed)
     way = _direction_of(metric, study, recipe, runs) if metric else None
     values = {
-        variant: {run.seed: float(unspell(run.final[metric or ""])) for run in runs if run.variant == variant
-                  and run.status is Status.COMPLETED and metric in run.final}
+        variant: {
+            run.seed: float(unspell(run.final[metric or ""]))
+            for run in runs
+            if run.variant == variant and run.status is Status.COMPLETED and metric in run.final
+        }
         for variant in study.variants
-    }  # fmt: skip
+    }
     arms = describe_arms(values, {v: [r for r in runs if r.variant == v] for v in study.variants})
     kept = [run for name in by_name if name not in made and (run := plan.existing.get(name))]
     return Launched(
@@ -500,11 +505,12 @@ def _constant_metrics(
 ) -> list[Mapping[str, str]]:
     """Variants whose runs all ended with the same value although their seeds differ."""
     return [
-        caution for variant, own in values.items()
+        caution
+        for variant, own in values.items()
         for caution in seed_effect_cautions(
             variant, metric, own.values(), finals=[run.final for run in completed if run.variant == variant]
         )
-    ]  # fmt: skip
+    ]
 
 
 def _next_commands(study: str, store: Store, runs: Sequence[Run]) -> list[str]:
@@ -556,9 +562,8 @@ def describe(
     usable = usable_gpus(recipe, [run.spec for run in planned])
     engine, request = _launch_request(study, Store.at(store), terms, usable, to_use=False)
     missing = [
-        run.spec for run in planned
-        if run.status is None or not (run.status.is_result or run.status is Status.DAMAGED)
-    ]  # fmt: skip
+        run.spec for run in planned if run.status is None or not (run.status.is_result or run.status is Status.DAMAGED)
+    ]
     if not missing:
         return None
     options = [parse_options(recipe.options, spec.options, where=spec.name) for spec in missing]

@@ -116,9 +116,10 @@ def _plain(value: Any) -> Any:
         own = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
         defaults = {each.name: _default(each) for each in fields(value)}
         return {
-            name: _plain(item) for name, item in own.items()
+            name: _plain(item)
+            for name, item in own.items()
             if item is not None and item != defaults[name] and not callable(item)
-        }  # fmt: skip
+        }
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, os.PathLike):

@@ -64,10 +64,11 @@ def label_unregistered(analysis: Analysis, run_set: RunSet, project: Path | None
     messages = [REGISTERED.fill(study=study, registration=name) for study, name in known.items()]
     label = "exploratory: not the analysis that was registered"
     return replace(
-        analysis, cautions=[*messages, *analysis.cautions],
+        analysis,
+        cautions=[*messages, *analysis.cautions],
         comparisons=[with_label(each, label) for each in analysis.comparisons],
         secondary=[with_label(each, label) for each in analysis.secondary],
-    )  # fmt: skip
+    )
 
 
 def with_label(comparison: Comparison, label: str) -> Comparison:
@@ -113,8 +114,9 @@ def refuse_other_recipe(registration: Registration, recipe: LoadedRecipe) -> Non
     if planned != (file_hash(recipe.file) if recipe.file else None):
         raise UserError(
             f"the file of recipe '{recipe.name}' is not the one that study '{registration.study}' is registered with "
-            f"({registration.name})", hint=AMEND,
-        )  # fmt: skip
+            f"({registration.name})",
+            hint=AMEND,
+        )
 
 
 def refuse_other_seed(registration: Registration, seed: int) -> None:

@@ -111,8 +111,12 @@ def _evaluations(run: Run) -> tuple[list[Mapping[str, Any]], str | None]:
 
 def _brief(brief: Brief) -> dict[str, float | int | None]:
     return {
-        "points": brief.points, "last_step": brief.last_step, "last": brief.last, "min": brief.low, "max": brief.high,
-    }  # fmt: skip
+        "points": brief.points,
+        "last_step": brief.last_step,
+        "last": brief.last,
+        "min": brief.low,
+        "max": brief.high,
+    }
 
 
 def columns_of(rows: Sequence[Row], names: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -187,9 +191,12 @@ def _end(run: Run) -> int:
 
 
 def export_runs(
-    references: Sequence[str], *, store: StoreLocation = None, metrics: Sequence[str] = (),
+    references: Sequence[str],
+    *,
+    store: StoreLocation = None,
+    metrics: Sequence[str] = (),
     damaged: Callable[[str, str], None] = lambda _name, _reason: None,
-) -> Iterator[Row]:  # fmt: skip
+) -> Iterator[Row]:
     """Every value of the chosen runs, one row each, block by block: what other tools read.
 
     A damaged run is one row, with that status and without a metric; `damaged` is given its name and the reason.
@@ -206,9 +213,13 @@ def export_runs(
 
 def _about(run: Run) -> dict[str, Any]:
     return {
-        "study": run.study, "variant": run.variant, "seed": run.seed, "run": run.id, "attempt": run.attempt,
+        "study": run.study,
+        "variant": run.variant,
+        "seed": run.seed,
+        "run": run.id,
+        "attempt": run.attempt,
         "status": run.status.value,
-    }  # fmt: skip
+    }
 
 
 def _exported(run: Run, metrics: Sequence[str]) -> Iterator[Row]:

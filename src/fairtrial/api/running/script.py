@@ -113,9 +113,12 @@ class _Judged:
             best.known("Give best_mode='max' or best_mode='min'.")
         cautions = [*(own.cautions("direction =") if own else ()), *(best.cautions("best_mode =") if best else ())]
         return {
-            "metric": self.metric, "direction": own.better if own else None, "best_metric_name": self.best_metric,
-            "best_metric_mode": best.better if best else None, "cautions": cautions,
-        }  # fmt: skip
+            "metric": self.metric,
+            "direction": own.better if own else None,
+            "best_metric_name": self.best_metric,
+            "best_metric_mode": best.better if best else None,
+            "cautions": cautions,
+        }
 
 
 def _quantity(metric: str | None) -> str | None:

@@ -26,7 +26,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,30}")
 
 def script_spec(
     seed: int | None, config: Mapping[str, Any], study: str | None, variant: str | None, store: Store
-) -> RunSpec:  # fmt: skip
+) -> RunSpec:
     """The cell of a script. A seed in its config is the run's seed, not a part of its variant.
 
     Runs of before this rule have the seed in their config and a name that ends in a hash: one that is there is meant.

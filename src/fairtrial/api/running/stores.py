@@ -86,9 +86,7 @@ def _copy_out(store: Store, studies: Sequence[str], folder: Path) -> None:
 def _refuse_another(source: RunPaths, copy: RunPaths) -> None:
     theirs, ours = load_metadata(copy), load_metadata(source)
     if theirs and ours and theirs.fingerprint != ours.fingerprint:
-        raise UserError(
-            f"{copy.root} is another run of the same name", hint="Choose another folder with --to."
-        )  # fmt: skip
+        raise UserError(f"{copy.root} is another run of the same name", hint="Choose another folder with --to.")
 
 
 def _copy_run(source: RunPaths, copy: RunPaths) -> None:

@@ -20,9 +20,13 @@ def _quantity(metric: str) -> str:
 
 
 def settle_direction(
-    metric: str, runs: Sequence[Run], plan: Mapping[str, Any] | None, *, stated: str | None = None,
+    metric: str,
+    runs: Sequence[Run],
+    plan: Mapping[str, Any] | None,
+    *,
+    stated: str | None = None,
     recipe: str | None = None,
-) -> Direction:  # fmt: skip
+) -> Direction:
     """Which way is good: as stated now, as the study says, as its runs recorded, as the recipe has it, or by the name.
 
     The study's own direction counts before that of its runs. The direction of a best checkpoint counts last: before
@@ -32,9 +36,10 @@ def settle_direction(
     own = next((metadata.metric for metadata in recorded_by if metadata.metric), None)
     judged = (plan or {}).get("metric") or own
     recorded = [
-        metadata.direction for metadata in recorded_by
+        metadata.direction
+        for metadata in recorded_by
         if metadata.direction and metadata.metric and _same(metadata.metric, metric)
-    ]  # fmt: skip
+    ]
     if stated is None and plan and plan.get("direction") and (judged is None or _same(judged, metric)):
         direction = settle(metric, stated=str(plan["direction"]), recorded=recorded)
         return replace(direction, source="recorded")

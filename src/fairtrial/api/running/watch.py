@@ -138,10 +138,8 @@ def watch_study(study: str, *, store: StoreLocation = None) -> StudyState:
 
 def _planned(plan: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     return {
-        run_id(variant, seed): (variant, seed)
-        for seed in plan.get("seeds", ())
-        for variant in plan.get("variants", ())
-    }  # fmt: skip
+        run_id(variant, seed): (variant, seed) for seed in plan.get("seeds", ()) for variant in plan.get("variants", ())
+    }
 
 
 def _cell(store: Store, study: str, name: str, variant: str | None, seed: int | None, row: Row | None) -> CellState:

@@ -82,9 +82,7 @@ class Workload:
             return [f"To do: {runs} of {steps} steps. {total}"]
         each = f"{high * size.count:,} {size.unit} {'each' if low == high else 'in the longest'}"
         made_of = f" ({size.made_of})" if size.made_of else ""
-        return [
-            f"To do: {runs} of {steps} steps: {each}.", f"A step is {size.count:,} {size.unit}{made_of}. {total}"
-        ]  # fmt: skip
+        return [f"To do: {runs} of {steps} steps: {each}.", f"A step is {size.count:,} {size.unit}{made_of}. {total}"]
 
     def _time(self) -> str:
         if self.seconds is None:
@@ -116,9 +114,7 @@ def workload_of(
     seconds = basis = None
     if measured_here and at_once:
         seconds, basis = _from_history(variants, counts, store, environment, at_once)
-    return Workload(
-        len(specs), (min(steps.values()), max(steps.values())), distinct, units, seconds, basis, at_once
-    )  # fmt: skip
+    return Workload(len(specs), (min(steps.values()), max(steps.values())), distinct, units, seconds, basis, at_once)
 
 
 def _step_size(recipe: LoadedRecipe, spec: RunSpec) -> StepSize | None:
@@ -126,9 +122,12 @@ def _step_size(recipe: LoadedRecipe, spec: RunSpec) -> StepSize | None:
 
 
 def _from_history(
-    variants: Mapping[str, RunSpec], counts: Mapping[str, int], store: Store, environment: Mapping[str, Any],
+    variants: Mapping[str, RunSpec],
+    counts: Mapping[str, int],
+    store: Store,
+    environment: Mapping[str, Any],
     at_once: int,
-) -> tuple[float | None, str | None]:  # fmt: skip
+) -> tuple[float | None, str | None]:
     """The time of all runs, by finished ones that differ in their seed and their number of steps alone."""
     wanted = {_kind(spec.recipe, spec.identity): name for name, spec in variants.items()}
     rows: dict[bytes, list[Mapping[str, Any]]] = {}

@@ -63,10 +63,14 @@ def play_config(options: PlayOptions, *, scripted: bool = False) -> PlayConfig:
 
 def grpo_config(options: PlayOptions) -> GrpoConfig:
     return GrpoConfig(
-        learning_rate=options.learning_rate, beta=options.kl_weight, clip_low=options.clip_low,
-        clip_high=options.clip_high, max_grad_norm=options.max_grad_norm, chunk=options.chunk,
+        learning_rate=options.learning_rate,
+        beta=options.kl_weight,
+        clip_low=options.clip_low,
+        clip_high=options.clip_high,
+        max_grad_norm=options.max_grad_norm,
+        chunk=options.chunk,
         most_weight=None if options.temperature == 1 else MOST_WEIGHT,
-    )  # fmt: skip
+    )
 
 
 MOST_WEIGHT = 2.0
@@ -110,9 +114,7 @@ class RemotePlayer:
     def __call__(self) -> GamePlayer:
         learner = Learner(self.blueprint, self.learning) if self.learning.beta else None
         tokenizer = self.vocabulary.load()
-        return make_player(
-            self.game, tokenizer, self.blueprint, self._load, self.config, self.streams, learner
-        )  # fmt: skip
+        return make_player(self.game, tokenizer, self.blueprint, self._load, self.config, self.streams, learner)
 
     def _load(self, version: int) -> Values:
         return load_adapter(self.run.adapter(version))

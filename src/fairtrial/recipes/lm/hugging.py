@@ -47,9 +47,12 @@ class TransformersReader:
 
     def call(self, tokens: Ints, places: Ints, cache: Any, seen: Ints | None = None) -> Any:
         asked = {
-            "input_ids": torch.from_numpy(tokens), "position_ids": torch.from_numpy(places), "use_cache": True,
-            "past_key_values": cache, "attention_mask": None if seen is None else torch.from_numpy(seen),
-        }  # fmt: skip
+            "input_ids": torch.from_numpy(tokens),
+            "position_ids": torch.from_numpy(places),
+            "use_cache": True,
+            "past_key_values": cache,
+            "attention_mask": None if seen is None else torch.from_numpy(seen),
+        }
         with torch.inference_mode():
             return torch.func.functional_call(self.module, self.weights, (), asked)
 
@@ -120,9 +123,11 @@ class TransformersForward:
         context = chunk.context.shape[1]
         tokens = np.concatenate([chunk.context, chunk.inputs.reshape(texts, -1)], axis=1)
         asked = {
-            "input_ids": torch.from_numpy(tokens), "position_ids": torch.from_numpy(chunk.positions()),
-            "attention_mask": _mask(chunk.seen()), "use_cache": False,
-        }  # fmt: skip
+            "input_ids": torch.from_numpy(tokens),
+            "position_ids": torch.from_numpy(chunk.positions()),
+            "attention_mask": _mask(chunk.seen()),
+            "use_cache": False,
+        }
         outputs = torch.func.functional_call(self.module, dict(weights), (), asked)
         written = outputs.logits[:, context:].reshape(texts * samples * length, -1)
         tensor: Tensor = written[torch.from_numpy(chunk.decided)]

@@ -141,9 +141,11 @@ class Learner:
     def tensor_groups(self) -> dict[str, list[Tensor]]:
         """The tensors that training keeps, by kind."""
         return {
-            "parameters": [self._flat], "optimizer": [self._average, self._square],
-            "frozen": list(self._base.values()), "reference": list(self._reference.values()),
-        }  # fmt: skip
+            "parameters": [self._flat],
+            "optimizer": [self._average, self._square],
+            "frozen": list(self._base.values()),
+            "reference": list(self._reference.values()),
+        }
 
     def _chunks(self, samples: Sequence[Sample]) -> list[list[Pack]]:
         packs = make_packs(samples)
@@ -243,7 +245,7 @@ def _through(arranged: Mapping[str, Tensor], leaves: Mapping[str, Tensor], flat:
         return torch.zeros_like(flat)
     tensor: Tensor = torch.autograd.grad(
         [arranged[name] for name in used], [flat], [leaves[name].grad for name in used]
-    )[0]  # fmt: skip
+    )[0]
     return tensor
 
 

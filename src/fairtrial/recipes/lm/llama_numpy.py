@@ -93,9 +93,13 @@ class LlamaReader:
         return LlamaWriter(self, caches, sizes, most)
 
     def _project(
-        self, layer: Layer, x: Floats, rope: NDArray[np.complex64], shape: tuple[int, int],
+        self,
+        layer: Layer,
+        x: Floats,
+        rope: NDArray[np.complex64],
+        shape: tuple[int, int],
         earlier: tuple[Floats, Floats] | None,
-    ) -> tuple[Floats, Floats, Floats]:  # fmt: skip
+    ) -> tuple[Floats, Floats, Floats]:
         q, k, v = self.heads(layer, x, rope, shape)
         keys, values = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
         if earlier is not None:
@@ -304,11 +308,11 @@ def _gain(norm: Floats) -> Floats:
 def _prepare(llama: Llama, weights: Values, at: str) -> Layer:
     before, after = (_gain(weights[f"{at}{name}_layernorm.weight"]) for name in ("input", "post_attention"))
     turned = [
-        weights[f"{at}self_attn.{name}_proj.weight"].reshape(-1, llama.head_width, llama.width)[
-            :, interleaved(llama.head_width)
-        ].reshape(-1, llama.width)
+        weights[f"{at}self_attn.{name}_proj.weight"]
+        .reshape(-1, llama.head_width, llama.width)[:, interleaved(llama.head_width)]
+        .reshape(-1, llama.width)
         for name in "qk"
-    ]  # fmt: skip
+    ]
     turned[0] = turned[0] * np.float32(llama.head_width**-0.5)
     qkv = np.concatenate([*turned, weights[f"{at}self_attn.v_proj.weight"]])
     gate_up_proj = np.concatenate([weights[f"{at}mlp.{name}_proj.weight"] for name in ("gate", "up")])

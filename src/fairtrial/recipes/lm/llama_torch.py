@@ -84,11 +84,13 @@ class LlamaForward:
             empty = torch.from_numpy(np.arange(context) >= chunk.context_lengths[:, None])
             missing = torch.zeros(packs, 1, 1, context).masked_fill_(empty[:, None, None], -torch.inf)
         return Ready(
-            context=(packs, context), inputs=chunk.inputs.shape,
+            context=(packs, context),
+            inputs=chunk.inputs.shape,
             tokens=torch.from_numpy(np.concatenate([chunk.context.ravel(), chunk.inputs.ravel()])),
             rope=self._rope[torch.from_numpy(np.concatenate([read, written]))],
-            missing=missing, decided=torch.from_numpy(chunk.decided),
-        )  # fmt: skip
+            missing=missing,
+            decided=torch.from_numpy(chunk.decided),
+        )
 
     def _make_rope(self, most: int) -> Tensor:
         """(positions, heads, pairs): queries and keys are turned; values, whose turn is 1, are not."""

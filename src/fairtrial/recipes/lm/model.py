@@ -99,9 +99,13 @@ def _low_rank(
     from transformers.pytorch_utils import Conv1D
 
     config = LoraConfig(
-        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM",
+        r=rank,
+        lora_alpha=2 * rank,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
         fan_in_fan_out=any(isinstance(each, Conv1D) for each in module.modules()),
-    )  # fmt: skip
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         adapted = get_peft_model(module, config)

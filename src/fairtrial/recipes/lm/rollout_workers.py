@@ -114,9 +114,11 @@ def _start(make_player: MakePlayer) -> tuple[Connection, subprocess.Popen[bytes]
     with theirs:
         process = subprocess.Popen(
             [sys.executable, "-m", "fairtrial.recipes.lm.rollout_workers", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()], env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")}, stdout=STANDARD_ERROR,
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
+            stdout=STANDARD_ERROR,
             process_group=0,  # Ctrl-C is for the trainer, which then ends its crew
-        )  # fmt: skip
+        )
     ours.send(make_player)
     return ours, process
 

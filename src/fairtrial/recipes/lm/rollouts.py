@@ -174,9 +174,13 @@ class GamePlayer:
         return self._tokenizer.decode(tokens[:end])
 
     def _returns(
-        self, seats: Sequence[Seat], decisions: int, version: int, seeds: Callable[[Sequence[Seat], int], list[int]],
+        self,
+        seats: Sequence[Seat],
+        decisions: int,
+        version: int,
+        seeds: Callable[[Sequence[Seat], int], list[int]],
         temperature: float,
-    ) -> list[float]:  # fmt: skip
+    ) -> list[float]:
         """Play so many decisions; temperature 0 takes the likeliest orders, and needs no seeds."""
         for turn in range(decisions):
             deciding = [seat for seat in seats if not seat.position.over]

@@ -96,8 +96,12 @@ class GrpoRun:
             return Processes(buffer, remote, options.workers)
 
         return Buffer(
-            call_together, lag=self.lag, batches=self.play_config.batches, last=options.steps, clock=time.perf_counter,
-        )  # fmt: skip
+            call_together,
+            lag=self.lag,
+            batches=self.play_config.batches,
+            last=options.steps,
+            clock=time.perf_counter,
+        )
 
     def step(self, step: int, events: LoopEvents) -> Mapping[str, Any]:
         marks = [events.clock()]
@@ -133,9 +137,10 @@ class GrpoRun:
             self._publish(self.version + 1)
         returns = [each.total for each in rollout.trajectories]
         return step | {
-            "return_mean": fmean(returns), "generated_tokens": self.generated,
+            "return_mean": fmean(returns),
+            "generated_tokens": self.generated,
             "trained_tokens": self.learner.counters.trained_tokens,
-        }  # fmt: skip
+        }
 
     def evaluate(self, split: Split) -> Mapping[str, float]:
         """Whole games of the run's `eval` or `report` stream, the same at every step, with the likeliest orders."""
@@ -227,11 +232,15 @@ class GrpoRun:
         self._updates.append((marks[1], marks[2]))
         played, learned = (1000 * (end - begin) for begin, end in itertools.pairwise(marks))
         tell(
-            "training_step", step=rollout.step, version=rollout.step, lag=taken.lag,
+            "training_step",
+            step=rollout.step,
+            version=rollout.step,
+            lag=taken.lag,
             trained_tokens=counters.trained_tokens - before.trained_tokens,
-            forwarded_tokens=counters.forwarded_tokens - before.forwarded_tokens, buffered=taken.ready,
+            forwarded_tokens=counters.forwarded_tokens - before.forwarded_tokens,
+            buffered=taken.ready,
             phases_ms={"wait" if self.options.buffer_depth else "rollout": played, "update": learned},
-        )  # fmt: skip
+        )
         now = time.monotonic()
         if self._device_stats_at is None or now - self._device_stats_at >= DEVICE_STATS_EVERY_S:
             self._device_stats_at = now

@@ -172,6 +172,4 @@ class Buffer:
 
 def played_within(parts: Sequence[RolloutPart], updates: Sequence[tuple[float, float]]) -> float:
     """Seconds of playing, of all who played, that lie within updates: the true overlap of a rollout with learning."""
-    return sum(
-        max(0.0, min(part.ended, ended) - max(part.begun, begun)) for part in parts for begun, ended in updates
-    )  # fmt: skip
+    return sum(max(0.0, min(part.ended, ended) - max(part.begun, begun)) for part in parts for begun, ended in updates)

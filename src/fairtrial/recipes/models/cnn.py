@@ -48,9 +48,9 @@ class _Rectified(torch.autograd.Function):
         left = (positions + 2 * PADDING - kernel) // STRIDE + 1
         padded = x.new_zeros(batch, positions + 2 * PADDING, channels)
         padded[:, PADDING:-PADDING] = x
-        windows = padded.as_strided(
-            (batch, left, kernel * channels), (padded.stride(0), STRIDE * channels, 1)
-        ).reshape(batch * left, kernel * channels)  # fmt: skip
+        windows = padded.as_strided((batch, left, kernel * channels), (padded.stride(0), STRIDE * channels, 1)).reshape(
+            batch * left, kernel * channels
+        )
         matrix = weight.transpose(1, 2).reshape(outputs, kernel * channels)
         y = torch.addmm(bias, windows, matrix.T).relu_()
         ctx.save_for_backward(windows, matrix, y)

@@ -53,9 +53,10 @@ def bootstrap_distribution(
         "" if alone else f"Difference in {metric}, candidate − control.",
         f"Bars: means of {len(drawable[0].draws):,} resamples of the runs; dark: inside the bootstrap interval.",
         f"{at}{'; grey: the one of the verdict' if any(len(each.intervals) > 1 for each in drawable) else ''}.",
-        too_small(sesoi), _zero_words(frames),
+        too_small(sesoi),
+        _zero_words(frames),
         max(goes_on(frame, _intervals(each)) for frame, each in zip(frames, drawable, strict=True)),
-    ]  # fmt: skip
+    ]
     chart: Chart = panels[0] if alone else grid(panels, columns=2)
     return finished(
         chart,

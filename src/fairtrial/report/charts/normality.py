@@ -50,8 +50,9 @@ def _panel(quantiles: Quantiles, what: str, metric: str, *, alone: bool) -> Pane
     frame = Frame(
         Axis("normal quantile" if alone else "", x),
         Axis(f"{what} of {metric}" if alone else "", domain_of([*values, *(end["y"] for end in line)])),
-        size, size,
-    )  # fmt: skip
+        size,
+        size,
+    )
     dots = [{"x": float(z), "y": float(value)} for z, value in zip(normal, values, strict=True)]
     layers = [
         frame.draw("line", line, color=QUIET, strokeWidth=1.2),
