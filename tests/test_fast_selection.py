@@ -11,7 +11,8 @@ from tests.conftest import FULL_ONLY, fast_of
 
 def counted(items: list[pytest.Item]) -> Counter[str]:
     """How many tests each folder has."""
-    return Counter(item.nodeid.split("/")[1] for item in items if item.nodeid.count("/") > 1)
+    files = [item.nodeid.partition("::")[0].split("/") for item in items]
+    return Counter(parts[1] for parts in files if len(parts) > 2)
 
 
 def test_every_room_that_is_tested_is_tested_in_the_inner_loop(request: pytest.FixtureRequest) -> None:
