@@ -369,7 +369,9 @@ def test_rows_are_chosen_by_whole_conditions_too(text: str, expected: list[int])
     assert seeds(text) == expected
 
 
-@pytest.mark.parametrize("text", ["nonsense", "", "seed", "(seed=1", "seed ~ 1", "1 + 1", "not"])
+@pytest.mark.parametrize(
+    "text", ["nonsense", "", "seed", "(seed=1", "seed ~ 1", "1 + 1", "not", "seed>2 and", "seed=1 or "]
+)
 def test_what_is_no_condition_of_either_form_is_refused_before_any_row_is_read(text: str) -> None:
     with pytest.raises(UsageError, match="cannot read the condition"):
         RowFilter(text)

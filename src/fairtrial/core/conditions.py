@@ -422,7 +422,9 @@ class RowFilter:
         except UserError as error:
             problem = error.message
         self._paths, self._is_whole = survey.paths, problem is None
-        if self._short is None and problem:
+        # Half a condition must not be taken for the text of a short one, which would choose rows nobody asked for.
+        is_half = any(text.rstrip().endswith(f" {word}") for word in ("and", "or", "not"))
+        if problem and (self._short is None or is_half):
             hint = "Write it as NAME=VALUE, NAME>VALUE, NAME!=VALUE …"
             raise UsageError(f"cannot read the condition '{text}': {problem}", hint=hint)
 
