@@ -66,9 +66,9 @@ def predict_from_here(plan: SequentialPlan, gains: Sequence[float] | Array, rng:
 
 def _possible_sds(values: Array, rng: np.random.Generator) -> Array:
     """Draws of the standard deviation that these values leave possible, one row per path."""
-    freedom = len(values) - 1
-    if freedom < FEWEST_FOR_SPREAD - 1:
+    if len(values) < FEWEST_FOR_SPREAD:
         raise ValueError(f"the spread of {len(values)} values is unknown")
+    freedom = len(values) - 1
     sds: Array = np.sqrt(freedom * values.var(ddof=1) / rng.chisquare(freedom, (PATHS, 1)))
     return sds
 

@@ -86,13 +86,8 @@ class Assessment:
     """Of the test of a difference."""
     equivalence: Mapping[str, Sequence[Look]] = field(default_factory=dict)
     """Of the two one-sided tests against ± SESOI, by their side."""
-    interval: tuple[float, float] | None = None
     alpha: Fraction = Fraction(1, 20)
     """The share of α that the candidate was judged at."""
-
-    @property
-    def settled(self) -> bool:
-        return self.verdict is not None
 
 
 def assess(gains: Sequence[float] | Array, plan: SequentialPlan, *, alpha: Fraction | None = None) -> Assessment:
