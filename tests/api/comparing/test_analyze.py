@@ -449,7 +449,7 @@ def test_times_that_never_came_are_ranked_last(tmp_path: Path) -> None:
     assert found.method.startswith("Mann–Whitney")
     assert (found.tests["reached_control"], found.tests["reached_candidate"]) == (5 / 8, 1.0)
     assert found.verdict is Verdict.BETTER and found.effect.low is None and found.detectable is None
-    with pytest.raises(UserError, match="needs every run to have reached"):
+    with pytest.raises(UserError, match="needs every run to reach"):
         analyze(source=tmp_path / "r.csv", question=Question(summary=question.summary, method="bca", unpaired=True))
 
 
