@@ -58,7 +58,7 @@ def judge_fairness(
     cautions: list[FilledCaution] = []
     hidden = [d for d in options if not d.declared]
     if hidden:
-        message = "; ".join(f"{d.option} {_shown(d.control)} against {_shown(d.candidate)}" for d in hidden)
+        message = "; ".join(f"{d.option} {_shown(d.control)} vs. {_shown(d.candidate)}" for d in hidden)
         cautions.append(UNDECLARED.fill(what=", ".join(_kinds(hidden)), values=message))
     on_trial = {d.role for d in options if d.declared}
     for what, key in (("recipe", "recipe"), ("data", "data"), ("commit", "commit"), ("uncommitted changes", "changes")):
@@ -97,7 +97,7 @@ def _undeclared(what: str, control: list[Any], candidate: list[Any]) -> list[Fil
     known = [values for values in (control, candidate) if values]
     if control == candidate or len(known) < 2:
         return []
-    return [UNDECLARED.fill(what=what, values=f"{_shown(_flat(control))} against {_shown(_flat(candidate))}")]
+    return [UNDECLARED.fill(what=what, values=f"{_shown(_flat(control))} vs. {_shown(_flat(candidate))}")]
 
 
 def _parts(control: Facts, candidate: Facts, key: str, but: Sequence[str] = ()) -> tuple[list[str], list[str]]:
@@ -117,7 +117,7 @@ def _processors(control: Facts, candidate: Facts, names: tuple[str, str]) -> lis
     """Return a caution if the compared runs used different processors.
 
     Runs are compared pair by pair if the arms share seeds, else arm against arm. Values that one side did not record
-    are not compared.
+    are ignored.
     """
     sides = [{run.get("seed"): run.get("processor") or {} for run in facts} for facts in (control, candidate)]
     pairs = [(sides[0][seed], sides[1][seed]) for seed in sides[0] if seed is not None and seed in sides[1]]

@@ -56,12 +56,12 @@ class SpeedComparison:
     def __str__(self) -> str:
         ratio = self.ratio
         if ratio.value is None or ratio.low is None or ratio.high is None:
-            return f"{self.candidate} against {self.control}: {self.verdict} ({ratio.reason})."
+            return f"{self.candidate} compared with {self.control}: {self.verdict} ({ratio.reason})."
         change, low, high = (100 * (each - 1) for each in (ratio.value, ratio.low, ratio.high))
         within = f" within {100 * self.margin:g} %" if self.verdict is Speed.EQUIVALENT else ""
         return (
-            f"{self.candidate} against {self.control}: {self.verdict}{within}, "
-            f"{change:+.1f} % time [{low:+.1f}, {high:+.1f}]."
+            f"{self.candidate} compared with {self.control}: {self.verdict}{within}, "
+            f"time {change:+.1f} % [{low:+.1f}, {high:+.1f}]."
         )
 
     def to_dict(self) -> dict[str, Any]:

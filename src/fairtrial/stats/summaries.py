@@ -80,7 +80,7 @@ class SummaryRule:
         if self.points < 1:
             problems.append(f"points must be at least 1, not {self.points}")
         if (self.type == "time_to") != (self.threshold is not None):
-            problems.append("--summary.threshold is required for time_to and not allowed for other types")
+            problems.append("time_to needs --summary.threshold, and other types do not accept it")
         if self.points > 1 and self.type != "last":
             problems.append(f"--summary.points applies only to last, not to {self.type}")
         if problems:

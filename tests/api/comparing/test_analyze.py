@@ -318,7 +318,7 @@ def test_arms_that_differ_beyond_the_declared_change_are_cautioned(store: Store)
         make(store, "fake", study="b", variant="new", seed=seed, label="new", steps=40, effect=0.2)
     analysis = analyze(control="a:base", candidate="b:new", store=store.root)
     cautions = [c["text"] for c in analysis.comparisons[0].cautions if c["code"] == "undeclared difference"]
-    assert any("training budget" in text and "20 against 40" in text for text in cautions)
+    assert any("training budget" in text and "20 vs. 40" in text for text in cautions)
     assert not any("effect" in text for text in cautions)
 
 
