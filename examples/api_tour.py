@@ -1,4 +1,4 @@
-"""The Python functions behind the commands, on made-up numbers, in a store that is thrown away at the end."""
+"""A tour of the Python API on simulated data, in a store that is deleted at the end."""
 
 import tempfile
 
@@ -9,7 +9,7 @@ def main():
     with tempfile.TemporaryDirectory() as store:
         first = fairtrial.train("fake", {"effect": 0.03}, seed=1, store=store)
         print(first.run.name, first.run.status, first.run.final["report_accuracy"])
-        print("once more: already done is", fairtrial.train("fake", {"effect": 0.03}, seed=1, store=store).already_done)
+        print("second call, already done:", fairtrial.train("fake", {"effect": 0.03}, seed=1, store=store).already_done)
 
         study = fairtrial.Study(
             study="tour",
@@ -25,8 +25,8 @@ def main():
         print(analysis)
         [comparison] = analysis.comparisons
         print(comparison.verdict, comparison.effect.low, comparison.effect.high)
-        print("seeds that would see 0.01:", fairtrial.power(sesoi=0.01, pilot=["tour:control"], store=store).seeds)
-        print("seeds for 2 % of the mean:", fairtrial.variance("tour:control", threshold=0.02, store=store).n_min)
+        print("seeds needed to detect 0.01:", fairtrial.power(sesoi=0.01, pilot=["tour:control"], store=store).seeds)
+        print("seeds for 2 % precision:", fairtrial.variance("tour:control", threshold=0.02, store=store).n_min)
 
         good = fairtrial.list_runs(store=store, study="tour", where=["report_accuracy>0.7"])
         print("above 0.7:", sorted(row["run"] for row in good))

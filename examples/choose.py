@@ -1,4 +1,4 @@
-"""Which configuration to take: points of one's own, priced on a card, under constraints."""
+"""Choose a configuration: your own measurements, priced on a GPU, under constraints."""
 
 from fairtrial import Constraints, CostModel, CostPerformanceAnalysis, CostPoint
 

@@ -1,4 +1,4 @@
-"""A trainer and its benchmark that have drifted apart: `fairtrial sync` says how."""
+"""A trainer and its benchmark whose options no longer match: `fairtrial sync` shows the differences."""
 
 import click
 
@@ -26,4 +26,4 @@ def bench(**options: object) -> None:
 
 
 def measure(data: str, learning_rate: float, batch_size: int, max_batches: int) -> None:
-    """What `bench` calls."""
+    """The function that `bench` calls."""

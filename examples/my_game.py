@@ -1,4 +1,4 @@
-"""A game of your own for `fairtrial train grpo --game ./examples/my_game.py`: reach a sum."""
+"""A custom game for `fairtrial train grpo --game ./examples/my_game.py`: reach a sum."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ REQUIRES, EXTRA = (), None
 
 @dataclass(frozen=True)
 class Sum:
-    """Reach the target with ones, twos and threes, and not more."""
+    """Reach the target by adding ones, twos and threes, without exceeding it."""
 
     target: int
     value: int = 0

@@ -1,4 +1,4 @@
-"""A complete recipe of your own: does label smoothing help a small network on scikit-learn's digits?"""
+"""A complete custom recipe: does label smoothing help a small network on scikit-learn's digits?"""
 
 import copy
 
@@ -14,14 +14,14 @@ METRIC = Metric("accuracy", "max")
 
 
 class Options(TorchOptions):
-    smoothing: float = option(0.0, "Share of a label that all classes get.", role=Role.TRAINING, ge=0, lt=1)
+    smoothing: float = option(0.0, "Share of a label that is spread over all classes.", role=Role.TRAINING, ge=0, lt=1)
 
 
 def data(_options, cache):
     return load_data("digits", cache)
 
 
-def warm():  # optional: done once per launch, so that no run has to wait for it
+def warm():  # optional: runs once per launch, so that no run has to wait for it
     torch.optim.SGD(nn.Linear(1, 1).parameters())
 
 
@@ -37,7 +37,7 @@ class Digits:
             for s in ("train", "eval", "report")
         }
         self.loss = nn.CrossEntropyLoss(label_smoothing=options.smoothing)
-        with torch.random.fork_rng(devices=[]):  # the global generator stays as it was
+        with torch.random.fork_rng(devices=[]):  # leaves the global generator unchanged
             torch.manual_seed(self.streams.seed("init"))
             self.model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).to(options.device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)

@@ -1,4 +1,4 @@
-"""The laboratory from Python: a sweep, its winner's set, a confirmation, and what a component contributes."""
+"""Sweeps from Python: the best value, the values indistinguishable from it, a confirmation, and an ablation."""
 
 import fairtrial
 
@@ -6,10 +6,10 @@ SMALL = {"steps": 200, "labels": 500, "teacher_steps": 200, "teacher_width": 8}
 
 found = fairtrial.temperature_sweep(1, 5, 2, runs=3, options=SMALL, confirm=3)
 print(f"best temperature {found.best_param}, accuracy {found.best.accuracy.value:.3f}")
-print("not told apart from it:", [point.value for point in found.alike or ()])
+print("statistically indistinguishable from it:", [point.value for point in found.alike or ()])
 if found.confirmation is not None:
-    print(f"on fresh seeds and fresh data: {found.confirmation.accuracy.value:.3f}")
-    print(found.confirmation.analysis.comparisons[0] if found.confirmation.analysis else "it is the default itself")
+    print(f"on new seeds and new data: {found.confirmation.accuracy.value:.3f}")
+    print(found.confirmation.analysis.comparisons[0] if found.confirmation.analysis else "the default won")
 
 grid = fairtrial.sweep("classify", ["learning_rate=log:1e-3:1e-1:5"], options={"model": "linear", "steps": 200})
 print(f"best learning rate {grid.best_param}")

@@ -1,4 +1,4 @@
-"""Softmax regression on scikit-learn's digits. It writes its metrics to a file and knows nothing of Fairtrial."""
+"""Softmax regression on scikit-learn's digits. It writes its metrics to a file and does not use Fairtrial."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The script of train_numpy.py with four added lines, each marked with +: best checkpoint and resume."""
+"""train_numpy.py with four added lines, each marked with +, for best checkpoints and resuming."""
 
 import argparse
 import json

@@ -1,6 +1,6 @@
-"""Fairtrial: did your change to training really make it better? How sure, how fast, and at what price.
+"""Fairtrial tells you whether a change to your training made it better: how surely, how fast, and at what cost.
 
-Names are imported when they are first used, so that `import fairtrial` costs nothing.
+Names are imported on first use, so that `import fairtrial` is fast.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ _RENAMED = {
     "LabTerms": "LabConfig",
     "LaunchTerms": "ExecutionPolicy",
 }
-"""Old names, which still work with a warning."""
+"""Old name → new name. The old names still work, with a deprecation warning."""
 
 __all__ = [
     "Ablation",
@@ -263,7 +263,10 @@ def __getattr__(name: str) -> Any:
 
 
 class _Fairtrial(ModuleType):
-    """`fairtrial.train` is the verb. Importing the room `fairtrial/train/` must not take its name away."""
+    """The module type of `fairtrial`, which keeps `fairtrial.train` a function.
+
+    Importing the subpackage `fairtrial.train` would otherwise replace the function of the same name.
+    """
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _HOMES and isinstance(value, ModuleType)):

@@ -1,4 +1,4 @@
-"""`python -m fairtrial`."""
+"""Entry point for `python -m fairtrial`."""
 
 from fairtrial.cli.app import main
 

@@ -1,56 +1,56 @@
-"""What authors of plug-ins import. Fairtrial's own recipes and launchers use this module and nothing else of ours.
+"""The public API for plug-in authors. Fairtrial's own recipes and launchers import only this module from Fairtrial.
 
-A plug-in is one file of your package and one line in its `pyproject.toml`; `docs/plugins.md` shows one of each kind,
-and `fairtrial.testing` has the checks that each must pass. Everything here stays as it is within a major version.
+A plug-in is one file of your package and one line in its `pyproject.toml`. `docs/plugins.md` shows one of each kind,
+and `fairtrial.testing` has the checks that each must pass. This module stays compatible within a major version.
 
 For every kind:
 
-    errors           the exceptions: raise `errors.UserError` for what a person can put right, with a hint
-    UserError        that one by its own name
-    cautions         sentences that go with a result: `context.cautions.append(cautions.INERT_OPTION.fill(…))`
+    errors           the exceptions: raise `errors.UserError`, with a hint, for an error that the user can fix
+    UserError        the same exception, imported directly
+    cautions         warnings that accompany a result: `context.cautions.append(cautions.INERT_OPTION.fill(…))`
 
 A recipe is a module with SUMMARY, REQUIRES, EXTRA, METRIC, Options, and `build` or `execute`:
 
-    Options          base of the options of a recipe that does the whole run itself, in `execute`
-    LoopOptions      base of the options of a recipe whose steps the training loop takes, from `build`
-    CpuOptions       the same for a recipe that trains on the processor
+    Options          base class for the options of a recipe that does the whole run itself, in `execute`
+    LoopOptions      base class for the options of a recipe that returns a Trainable from `build`
+    CpuOptions       the same for a recipe that trains on the CPU
     TorchOptions     the same for a recipe that trains on a chosen device
-    option, Role     declare one option, and say what kind of thing it changes
-    Metric           what the recipe is judged by, and which way is good
+    option, Role     declare an option, and what kind of setting it is
+    Metric           the metric that the recipe is judged by, and its direction
     Need             another run that must be complete first, such as a teacher
-    References       scores of a random policy and of a person
-    RunContext       where a run happens: its streams, folder, data and cache
-    RunLogger        what `execute` writes through
+    References       reference scores of a random policy and of a human
+    RunContext       the environment of a run: its random streams, folder, data and cache
+    RunLogger        records the metrics and checkpoints of `execute`
     Streams          named random streams, the same for every variant of a seed
-    Trainable        what `build` returns: something that learns one step at a time
-    Stack            several of them that are stepped together
-    StepSize         what one step works through
-    LoopEvents       phases of a step: `with events.phase("forward"): …`
-    Observer         watches the loop and never changes it
-    Dataset, Cache   data that are made once per store
+    Trainable        what `build` returns: a model that is trained one step at a time
+    Stack            several Trainables that are stepped together
+    StepSize         how much data one step processes
+    LoopEvents       marks the phases of a step: `with events.phase("forward"): …`
+    Observer         watches the training loop and never changes it
+    Dataset, Cache   data that are prepared once per store
 
 A launcher is a module with SUMMARY, REQUIRES, EXTRA, Options and `open_launcher(request)`:
 
-    Launcher         what that returns: it runs tasks somewhere
-    LauncherOptions  base of its settings, which are given as `--with key=value`
-    LaunchRequest    all that it is opened with
-    Exit, Outcome    how a run came back, and what it says of itself
+    Launcher         what `open_launcher` returns: it runs tasks on some engine
+    LauncherOptions  base class for its settings, which the user passes as `--with key=value`
+    LaunchRequest    the argument of `open_launcher`
+    Exit, Outcome    how the process of a cell ended, and the status that it reported
     Described        what a launch would do, for `--dry-run`
-    jobs             starts and ends the processes of jobs, and makes a launcher of any engine with a queue
+    jobs             starts and stops job processes, and makes a launcher from any engine with a queue
 
-The other kinds are objects of one class each:
+Each of the other kinds is an instance of one class:
 
     Reader           reads files of another tool for `--from`; yields an ImportedRun per run
     ImportedRun      a run as another tool recorded it
-    open_runs        what the reader of a path finds there
-    SummaryType      turns a run's curve into the one number that is compared
-    Method           judges a difference; returns an Inference
-    Inference        a difference with its limits and p-values
-    Adjustment       judges several comparisons together
-    AnalysisChart    pictures that `analyze --plots` writes
-    charts           the frame, axes and look that all charts share
+    open_runs        opens paths with the reader that recognizes them
+    SummaryType      turns the curve of a run into the one number that is compared
+    Method           tests a difference; returns an Inference
+    Inference        a difference with its confidence limits and p-values
+    Adjustment       adjusts several comparisons for multiple testing
+    AnalysisChart    charts that `analyze --plots` writes
+    charts           the frame, axes and style that all charts share
     OutputFormat     a way to write a result
-    with_output      adds --format, --output, --store and --quiet to a command, which is a `click.Command`
+    with_output      adds --format, --output, --store and --quiet to a `click.Command`
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ _HOMES = {
     "option": "fairtrial.core.options:option",
     "with_output": "fairtrial.cli._output:with_output",
 }
-"""Where each name is defined. It is imported when it is first used: a recipe needs no SciPy, a reader no Click."""
+"""Where each name is defined. Names are imported on first use: a recipe does not load SciPy, nor a reader Click."""
 
 __all__ = [
     "Adjustment",

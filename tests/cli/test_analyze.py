@@ -206,7 +206,7 @@ def test_the_stratified_bootstrap_is_shown_as_what_it_is(tmp_path: Path, cli: Cl
         1,
         "no mean for a bootstrap to resample",
     ),
-    (["analyze", "s", "--family", "tukey", "--unpaired"], 1, "Tukey's limit is for paired"),
+    (["analyze", "s", "--family", "tukey", "--unpaired"], 1, "Tukey's limit applies only to two-sided paired"),
     (["analyze", "s", "--since", "nothing"], 1, "no run named"),
     (["analyze", "--control-run-ids", "s/base.*"], 1, "both --control-run-ids"),
     (["variance"], 1, "no runs given"),

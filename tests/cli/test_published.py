@@ -163,7 +163,7 @@ def test_impossible_values_are_pointed_out(cli: Cli) -> None:
     name = write("variant,mean,sd,n\nbase,0.850,0.010,5\nnew,0.871,0.012,5\n")
     line = ["analyze", "--from", name, "--metric", "accuracy", "--items", "100"]
     answer = cli(*line)
-    assert answer.code == 0 and "Impossible: new: the mean 0.871 is not a mean of 5 runs of 100 items" in answer.out
+    assert answer.code == 0 and "Impossible: new: the mean 0.871 cannot be a mean of 5 runs of 100 items" in answer.out
     assert "2 of 2 means could be checked" in answer.out
     found = cli(*line, "--claims", "--format", "json").json
     assert [each["severity"] for each in found["findings"]] == ["impossible"] and found["means_checked"] == 2

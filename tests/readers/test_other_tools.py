@@ -124,7 +124,7 @@ def test_garbage_in_place_of_every_file_gives_a_result_or_a_sentence(tool: str, 
 
 def test_episodes_of_an_evaluation_are_not_replicates() -> None:
     run = read_all(StableBaselinesReader(), FILES / "sb3")["run"]
-    assert run.notes == ("a value is the mean of 3 episodes; episodes are not replicates",)
+    assert run.notes == ("each value is the mean of 3 episodes; episodes are not replicates",)
 
 
 def test_an_npz_with_objects_is_never_unpickled(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_torn_state_of_a_trainer_gives_way_to_the_one_before(tmp_path: Path) -
     [run] = HuggingFaceReader().read(tmp_path / "x")
     assert points_of([run]) < whole
     assert all(step <= 6 for series in run.series.values() for step in series.steps)
-    assert "an older one is used" in run.notes[0]
+    assert "using an older one" in run.notes[0]
 
 
 def test_a_database_in_wal_mode_is_read_with_the_rows_that_are_only_in_its_log(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_lightning_file_that_is_replaced_is_read_as_a_whole(tmp_path: Path) ->
     assert {point[1:] for point in points_of([new])} == {
         ("epoch", 3.0, "0x0.0p+0"), ("epoch", 4.0, "0x0.0p+0"), ("loss", 3.0, "0x1.0000000000000p+0"), ("val", 4.0, "nan"),
     }  # fmt: skip
-    assert "ends within a line" in new.notes[0]
+    assert "ends inside a line" in new.notes[0]
 
 
 def test_a_damaged_schema_that_is_not_text_gives_one_sentence(tmp_path: Path) -> None:

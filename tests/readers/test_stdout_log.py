@@ -47,7 +47,7 @@ def test_progress_bars_and_colors_are_understood(tmp_path: Path) -> None:
 def test_a_step_that_is_printed_again_is_replaced_and_said(tmp_path: Path) -> None:
     run = run_of(tmp_path / "log.txt", "step 1 x 1\nstep 2 x 2\nstep 3 x 3\nstep 2 x 9\n", "step {step:int} x {x}")
     assert points(run, "x") == [(1, 1.0), (2, 9.0)]
-    assert run.notes == ("steps went back: points that were printed again were replaced",)
+    assert run.notes == ("steps went backward: points that were printed again were replaced",)
 
 
 def test_a_line_without_a_step_belongs_to_the_last_one(tmp_path: Path) -> None:

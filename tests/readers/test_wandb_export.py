@@ -33,7 +33,7 @@ def test_a_table_of_runs_has_states_and_values(tmp_path: Path) -> None:
     assert [run.status for run in runs.values()] == [Status.COMPLETED, Status.FAILED]
     assert runs["x1"].config == {"seed": 1.0, "algo": "ppo", "accuracy": 0.5}
     path.write_text("Name,State,seed\na,finished,1\na,crashed,2\n")
-    with pytest.raises(UserError, match="two runs of the name 'a'"):
+    with pytest.raises(UserError, match="two runs named 'a'"):
         read_all(READER, path)
 
 

@@ -77,7 +77,7 @@ def test_a_flipped_bit_never_gives_a_wrong_number(tmp_path: Path, version: str, 
             continue
         points, notes = found  # type: ignore[misc]
         assert points <= whole
-        assert any("damaged" in note or "ends within" in note for note in notes), place
+        assert any("damaged" in note or "ends inside" in note for note in notes), place
 
 
 def test_after_damage_the_next_block_is_read_again(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_collapse_that_was_not_seen_is_never_ruled_out() -> None:
     collapsing = [row for row in found.covered if row.shape.startswith("collapsing")]
     assert len(collapsing) > 8 and not any(row.ruled_out for row in collapsing)
     assert any(row.ruled_out for row in found.covered)
-    assert found.fitted and "collapse that was not seen is never ruled out" in str(found)
+    assert found.fitted and "unobserved collapse is never ruled out" in str(found)
 
 
 def test_where_no_shape_fits_none_is_ruled_out() -> None:
@@ -103,8 +103,9 @@ def test_where_no_shape_fits_none_is_ruled_out() -> None:
 
 def test_the_words_claim_no_more_than_what_was_tried() -> None:
     told = str(certified(10, True))
-    assert "In the worst of the shapes tried" in told and "worst case" not in told
-    assert "Below 20 runs per arm no shape is fitted" in told and "Other noise can be worse." in told
+    assert "In the worst of the noise shapes tried" in told and "worst case" not in told
+    assert "With fewer than 20 runs per arm no shape is fitted" in told
+    assert "Coverage can be lower for other noise." in told
 
 
 @pytest.mark.slow

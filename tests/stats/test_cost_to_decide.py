@@ -46,5 +46,5 @@ def test_what_has_happened_is_kept_while_the_study_runs() -> None:
 
 
 def test_one_pair_says_nothing_about_the_spread() -> None:
-    with pytest.raises(ValueError, match="spread of 1 values is unknown"):
+    with pytest.raises(ValueError, match=r"standard deviation of 1 value\(s\) is undefined"):
         predict_from_here(SequentialPlan(), [1.0], np.random.default_rng(0))

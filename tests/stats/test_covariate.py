@@ -80,9 +80,15 @@ def test_a_baseline_is_read_off_at_its_mean_over_all_seeds() -> None:
 @pytest.mark.parametrize(
     ("covariate", "why"),
     [
-        (lambda: from_both_arms("x", np.arange(7.0), np.arange(7.0)[::-1]), "needs 8 complete pairs, and there are 7"),
+        (
+            lambda: from_both_arms("x", np.arange(7.0), np.arange(7.0)[::-1]),
+            "needs at least 8 complete pairs; there are 7",
+        ),
         (lambda: from_both_arms("x", np.full(9, 3.1), np.full(9, 3.1)), "by the same amount in all pairs"),
-        (lambda: from_baseline("x", np.arange(8.0), np.arange(12.0)), "12 seeds for 8 pairs; it helps only from 16 on"),
+        (
+            lambda: from_baseline("x", np.arange(8.0), np.arange(12.0)),
+            "12 seeds for 8 pairs; it needs at least 16 to be useful",
+        ),
     ],
 )
 def test_what_cannot_be_adjusted_for_is_refused_with_the_reason(covariate: Any, why: str) -> None:

@@ -49,9 +49,9 @@ def test_a_real_difference_that_is_too_small_to_matter_is_equivalent() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"pairs": 5}, "5 pairs can never decide at --level 0.95"),
-        ({"pairs": 7, "level": 0.99}, "7 pairs can never decide at --level 0.99"),
-        ({"pairs": 6, "arms": 5}, "6 pairs can never decide at --level 0.95 with 5 candidates"),
+        ({"pairs": 5}, "5 pairs are too few to reach a verdict at --level 0.95"),
+        ({"pairs": 7, "level": 0.99}, "7 pairs are too few to reach a verdict at --level 0.99"),
+        ({"pairs": 6, "arms": 5}, "6 pairs are too few to reach a verdict at --level 0.95 with 5 candidates"),
         ({"level": 95}, "--level 95 must lie between 0 and 1"),
         ({"sesoi": 0.0}, "a smallest effect of interest of 0 must be positive"),
     ],
@@ -72,7 +72,7 @@ def test_the_hint_names_the_smallest_plan_that_works(level: float, arms: int) ->
 
 
 def test_lost_runs_do_not_come_in_as_numbers() -> None:
-    with pytest.raises(UserError, match="not finite"):
+    with pytest.raises(UserError, match="gains must be finite"):
         assess([1.0, math.nan], SequentialPlan())
 
 

@@ -228,10 +228,10 @@ def test_a_method_for_the_other_pairing_is_refused(paired: bool, method: str) ->
     [
         ([1, 2, 3], [1, 2], "cannot be paired one to one"),
         ([], [1.0], "cannot be paired one to one"),
-        (["high", 2], [1, 2], "control holds something that is not a number"),
+        (["high", 2], [1, 2], "control contains a value that is not a number"),
         ([1, 2], [[1, 2], [3, 4]], "candidate must be a list of numbers"),
         (3.0, [1, 2], "control must be a list of numbers"),
-        ([1, 2], [[1, 2], [3]], "candidate holds something that is not a number"),
+        ([1, 2], [[1, 2], [3]], "candidate contains a value that is not a number"),
     ],
 )
 def test_samples_that_are_none_are_refused(control: Any, candidate: Any, message: str) -> None:
@@ -294,7 +294,7 @@ def test_families_that_are_none() -> None:
         ComparisonConfig(True, side="greater"),
         ComparisonConfig(True, method="wilcoxon"),
     ):
-        with pytest.raises(InvalidOptions, match="Tukey's limit is for paired runs"):
+        with pytest.raises(InvalidOptions, match="Tukey's limit applies only to two-sided paired t tests"):
             families.compare_family(arms, "a", config, "tukey")
 
 
@@ -311,9 +311,9 @@ TABLE = np.array([[0.1, 0.5, 0.9], [0.2, 0.4, 0.7], [0.4, 0.3, 0.8]])
         (np.zeros(3), "must be a table of runs × tasks"),
         (np.zeros((2, 2, 2)), "must be a table of runs × tasks"),
         ([], "must be a table of runs × tasks"),
-        ([[1, 2], [3]], "without gaps"),
+        ([[1, 2], [3]], "without missing values"),
         ([["a", "b"]], "must be a table of numbers"),
-        ([[1, NAN], [INF, 2]], r"holds 2 value\(s\) that are not finite"),
+        ([[1, NAN], [INF, 2]], r"contains 2 value\(s\) that are not finite"),
     ],
 )
 def test_tables_that_are_none_are_refused(table: Any, message: str) -> None:
@@ -377,7 +377,7 @@ def test_one_task_is_a_table_too() -> None:
         ({"level": NAN}, "level must lie between"),
         ({"method": "bootstrap", "resamples": 10}, "resamples must be at least 100"),
         ({"method": "jacknife"}, "unknown method 'jacknife'; did you mean 'jackknife'"),
-        ({"resamples": 1000}, "the jackknife draws nothing"),
+        ({"resamples": 1000}, "the jackknife does not resample"),
     ],
 )
 def test_wrong_questions_on_tables_are_named(options: dict[str, Any], message: str) -> None:
@@ -389,7 +389,7 @@ def test_improvement_without_evidence_has_no_interval() -> None:
     _has_no_interval(aggregate.probability_of_improvement(TABLE[:1], TABLE), "too few runs")
     _has_no_interval(aggregate.probability_of_improvement(TABLE, TABLE + 5), "no variation")
     _has_no_interval(aggregate.probability_of_improvement(np.ones((3, 2)), np.ones((4, 2))), "no variation")
-    with pytest.raises(UserError, match="on 2 and 3 tasks"):
+    with pytest.raises(UserError, match="have 2 and 3 tasks"):
         aggregate.probability_of_improvement(TABLE[:, :2], TABLE)
 
 
@@ -439,7 +439,7 @@ def test_a_run_that_lost_a_task_is_counted(paired: bool, lost: float, tasks: int
 
 
 def test_tables_that_do_not_fit_each_other_are_refused() -> None:
-    with pytest.raises(UserError, match="on 3 and 2 tasks"):
+    with pytest.raises(UserError, match="have 3 and 2 tasks"):
         over_tasks(TABLE, TABLE[:, :2])
     with pytest.raises(UserError):
         over_tasks(TABLE, TABLE[:2], paired=True)
@@ -546,7 +546,7 @@ def test_times_without_evidence_have_a_reason(control: list[float], candidate: l
 @pytest.mark.parametrize("method", ["bca", "percentile", "studentized", "permutation", "sign-flip"])
 def test_means_of_censored_times_are_refused(method: str) -> None:
     config = ComparisonConfig(method in methods_for("paired"), method=method)
-    with pytest.raises(UserError, match="needs every run to have reached the threshold"):
+    with pytest.raises(UserError, match="needs every run to reach the threshold"):
         compare_times(np.array([1.0, INF]), np.array([2.0, 3.0]), 10.0, config, names=("a", "b"))
 
 

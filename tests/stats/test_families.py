@@ -257,7 +257,7 @@ def test_lost_runs_do_not_change_how_a_family_is_judged() -> None:
 
 def test_the_largest_spread_is_for_paired_t() -> None:
     arms = {name: np.arange(3.0) for name in "abc"}
-    with pytest.raises(InvalidOptions, match="largest spread is for paired runs"):
+    with pytest.raises(InvalidOptions, match="largest spread applies only to two-sided paired t tests"):
         compare_family(arms, "a", ComparisonConfig(False), "max-spread")
 
 
@@ -352,7 +352,7 @@ def test_times_are_adjusted_too() -> None:
 
 @pytest.mark.parametrize("family", ["tukey", "max-spread"])
 def test_a_limit_on_pooled_noise_is_refused_where_there_is_none(family: str) -> None:
-    with pytest.raises(InvalidOptions, match=f"--family {family} is for numbers"):
+    with pytest.raises(InvalidOptions, match=f"--family {family} needs one number per run"):
         families.stepwise(family)
     assert [families.stepwise(each) for each in (None, "auto", "holm", "bh")] == ["holm", "holm", "holm", "bh"]
 

@@ -241,6 +241,6 @@ def test_shares_in_percent_without_their_range_get_a_hint() -> None:
 def test_the_arithmetic_is_in_the_sentence() -> None:
     [found] = find_impossible([arm(5, "0.871", sd="0.013")], SummaryOptions(items=100))
     assert found.sentence == (
-        "new: the mean 0.871 is not a mean of 5 runs of 100 items, which comes in steps of 0.002; the nearest are "
+        "new: the mean 0.871 cannot be a mean of 5 runs of 100 items: such means are multiples of 0.002, and the nearest are "
         "0.87000 and 0.87200."
     )

@@ -92,7 +92,7 @@ def test_fewer_looks_are_allowed_and_other_ones_refused() -> None:
     values = np.full(15, 1.0) + np.random.default_rng(9).normal(0, 0.2, 15)
     looked = [look.n for look in sign_flip_looks(values, planned=15, alpha=ALPHA, looks=(9, 15))]
     assert looked == [9]
-    with pytest.raises(UserError, match="16 pairs are more than the 15"):
+    with pytest.raises(UserError, match="there are 16 pairs, but only 15 were planned"):
         list(sign_flip_looks(np.ones(16), planned=15, alpha=ALPHA, looks=(15,)))
 
 

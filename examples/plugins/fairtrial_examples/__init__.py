@@ -1,1 +1,1 @@
-"""One plug-in of each kind. Each is one file, and imports nothing of Fairtrial but `fairtrial.plugins`."""
+"""One plug-in of each kind. Each is one file and imports only `fairtrial.plugins` from Fairtrial."""

@@ -1,4 +1,4 @@
-"""A family adjustment: Bonferroni's. `fairtrial analyze STUDY --family bonferroni`"""
+"""A family adjustment: Bonferroni. `fairtrial analyze STUDY --family bonferroni`"""
 
 from fairtrial.plugins import Adjustment
 

@@ -1,4 +1,4 @@
-"""A chart: all differences on one line each. `fairtrial analyze STUDY --plots FOLDER` writes effects.png, too."""
+"""A chart: one line per difference. `fairtrial analyze STUDY --plots FOLDER` also writes effects.png."""
 
 from fairtrial.plugins import AnalysisChart, charts
 

@@ -1,4 +1,4 @@
-"""A command: what Fairtrial finds in files of other tools. `fairtrial peek run_seed1.trainlog`"""
+"""A command that lists the runs in files of other tools. `fairtrial peek run_seed1.trainlog`"""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from fairtrial.plugins import open_runs, with_output
 @click.argument("paths", nargs=-1, required=True)
 @with_output
 def command(out, paths):
-    """Show the runs that files of other tools hold, and which metrics they have."""
+    """Show the runs in files of other tools, and their metrics."""
     source = open_runs([Path(path) for path in paths])
     runs = source.traces(source.metrics())
     rows = [

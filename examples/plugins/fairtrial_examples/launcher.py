@@ -1,6 +1,6 @@
-"""A launcher: at most two processes at once, which go on when the launch is killed. `fairtrial launch … --on processes`
+"""A launcher: at most two processes at a time, which survive the launch. `fairtrial launch … --on processes`
 
-The engine is this machine, asked through a queue. A cluster differs in how the three methods ask it.
+The engine is this machine, used like a queue. For a cluster, `hand_over`, `states` and `cancel` would call its API.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ class Processes:
         return {pid: self.state(pid) for pid in pids}
 
     def state(self, pid):
-        with contextlib.suppress(ChildProcessError):  # an earlier launch started it, or its end is known
+        with contextlib.suppress(ChildProcessError):  # started by an earlier launch, or already reaped
             ended, status = os.waitpid(int(pid), os.WNOHANG)
             if ended:
                 self.codes[pid] = os.waitstatus_to_exitcode(status)

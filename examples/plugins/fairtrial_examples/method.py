@@ -1,4 +1,4 @@
-"""A method: the sign test on paired differences, and the median. `fairtrial analyze STUDY --method sign`"""
+"""A method: the sign test on paired differences, with the median. `fairtrial analyze STUDY --method sign`"""
 
 import math
 
@@ -15,7 +15,7 @@ def infer_sign(arms, _resamples, _generator):
     p_greater = float(binom.sf((differences > 0).sum() - 1, n, 0.5))
     p_less = float(binom.sf((differences < 0).sum() - 1, n, 0.5))
 
-    def rank(tail):  # of the largest order statistic below which the median lies with at most this probability
+    def rank(tail):  # the largest k such that P(median < k-th smallest difference) <= tail
         return int(sum(binom.cdf(k, n, 0.5) <= tail for k in range(n)))
 
     return Inference(

@@ -15,7 +15,7 @@ class TrainLog(Reader):
     def read(self, path):
         name = NAME.fullmatch(path.name)
         if name is None:
-            raise UserError(f"{path.name} does not say variant and seed", hint="Call it VARIANT_seedN.trainlog.")
+            raise UserError(f"{path.name} does not name a variant and a seed", hint="Name it VARIANT_seedN.trainlog.")
         points = [(int(step), float(loss)) for step, loss in LINE.findall(path.read_text())]
         yield ImportedRun(
             path.stem,

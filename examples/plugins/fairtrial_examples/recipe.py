@@ -12,7 +12,7 @@ EXAMPLE = {"variants": {"plain": {}, "momentum": {"momentum": 0.9}}}
 
 
 class Options(LoopOptions):
-    momentum: float = option(0.0, "Share of the last update that is kept.", role=Role.TRAINING, ge=0, lt=1)
+    momentum: float = option(0.0, "Share of the previous update that is kept.", role=Role.TRAINING, ge=0, lt=1)
 
 
 class Bowl:

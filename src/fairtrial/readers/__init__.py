@@ -1,1 +1,1 @@
-"""Readers: files, folders and databases that other training tools wrote, as runs with series and configurations."""
+"""Readers turn files, folders and databases of other training tools into runs with series and configurations."""

@@ -1,4 +1,4 @@
-"""The readers by name, imported when they are asked for, and which of them recognize a place."""
+"""The readers by name, imported on first use, and detection of the readers for a path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READERS = {
     "ray": "ray_tune:RayTuneReader",
     "table": "table_files:TableFilesReader",
 }
-"""In the order in which they are tried: a table is what no other reader takes. `stdout` needs patterns."""
+"""Readers in the order in which they are tried; `table` is the fallback. `stdout` is missing: it needs patterns."""
 
 
 def load_reader(name: str) -> RunReader:
@@ -33,7 +33,7 @@ def load_reader(name: str) -> RunReader:
 
 
 def recognizing(place: Path) -> dict[str, str]:
-    """The readers that recognize a place, with what each sees there. A table is offered where no other one is."""
+    """Map each reader that recognizes a path to its description. `table` is tried only if no other reader matches."""
     seen: dict[str, str] = {}
     for name in READERS:
         if name == "table" and seen:

@@ -1,4 +1,4 @@
-"""Configurations from elsewhere as flat keys: `{"optimizer": {"lr": 1}}` becomes `optimizer.lr`."""
+"""Flatten configurations of other tools: `{"optimizer": {"lr": 1}}` becomes `optimizer.lr`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MOST_DIGITS = 2**63
 
 
 def flatten(nested: Mapping[Any, Any], where: str) -> dict[str, ConfigValue]:
-    """Every value by its path. A list becomes its JSON text, and text beyond what an option may be is cut with `…`.
+    """Map the dotted path of each value to the value. A list becomes JSON text; long text is truncated with `…`.
 
-    Refuses two values of one path (`{"a.b": 1, "a": {"b": 2}}`): nothing says which of them counts.
+    Raises UserError if one path has two values (`{"a.b": 1, "a": {"b": 2}}`), because either could be the right one.
     """
     flat: dict[str, ConfigValue] = {}
     _flatten_into(flat, nested, "", where, 0)
@@ -41,7 +41,7 @@ def _flatten_into(flat: dict[str, ConfigValue], nested: Mapping[Any, Any], prefi
 
 
 def plain_value(value: Any) -> ConfigValue:
-    """A value as a configuration can hold it: text, number, truth value or nothing."""
+    """Convert a value to a configuration value: str, int, float, bool or None."""
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int):
@@ -57,7 +57,7 @@ def plain_value(value: Any) -> ConfigValue:
 def _digits(value: int) -> str:
     try:
         return str(value)
-    except ValueError:  # Python refuses to spell thousands of digits
+    except ValueError:  # Python limits the number of digits in str(int)
         return hex(value)
 
 

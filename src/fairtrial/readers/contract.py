@@ -1,15 +1,15 @@
-"""What a reader promises: it recognizes a place, and turns it into runs.
+"""The contract of readers: a reader recognizes a path and turns it into runs.
 
-Whoever implements `RunReader` guarantees that
+Implementations of `RunReader` must guarantee:
 
-- `recognize` is cheap (it looks at names and first bytes), never raises for any content, and says in one line what it
-  saw. It does not claim a place that only looks similar.
-- `read` yields every run that is there with exactly the numbers that were logged: NaN and infinities included, nothing
-  rounded, nothing interpolated. What the source does not say is None or absent, never a default.
-- A damaged or growing file gives what is sound, plus a note. A place of which nothing can be used gives one
-  `UserError`. No content leads to another exception, to running code that it holds, or to unbounded memory.
-- Reading can go on where it stopped: `read(place, since={run.id: run.cursor})` yields for each run only what was added
-  (`continues` is true), or the whole run again where the source was rewritten (`continues` is false).
+- `recognize` is cheap (it looks only at names and first bytes), never raises for any content, and describes in one line
+  what it found. It does not claim a path that only looks similar.
+- `read` yields every run with exactly the logged numbers: NaN and infinities included, nothing rounded, nothing
+  interpolated. Values that the source does not contain are None or absent, never a default.
+- A damaged or growing file yields its intact part plus a note. A path without any usable content raises one
+  `UserError`. No content causes another exception, execution of code from the file, or unbounded memory use.
+- Reading can resume: `read(place, since={run.id: run.cursor})` yields for each run only what was added (`continues` is
+  true), or the whole run again if the source was rewritten (`continues` is false).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fairtrial.core.runs import Status
 from fairtrial.core.untrusted import open_file
 
 Cursor = Mapping[str, Any]
-"""Where to go on with a run: values that JSON can hold, understood by the reader that gave them and by nobody else."""
+"""The position from which to resume a run: JSON values that only the reader that created them interprets."""
 
 P = ParamSpec("P")
 ConfigValue = str | int | float | bool | None
@@ -37,10 +37,10 @@ ConfigValue = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class MetricSeries:
-    """The points of one metric in the order of their steps' arrival.
+    """The points of one metric in the order in which they were logged.
 
-    `steps` are whole numbers unless the source logged by fractions, such as epochs. `times` are seconds since 1970, NaN
-    where a single point has none, and None where the source keeps no times.
+    `steps` are integers unless the source logged fractional steps, such as epochs. `times` are seconds since 1970: NaN
+    for a point without a time, and None if the source has no times.
     """
 
     steps: npt.NDArray[np.int64] | npt.NDArray[np.float64]
@@ -53,13 +53,13 @@ class MetricSeries:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that a run was read from, as it was when it was read: a file that grows has the hash of that part."""
+    """A file that a run was read from. `size` is the number of bytes read; the hash covers only those bytes."""
 
     path: Path
     size: int
 
     def sha256(self) -> str:
-        """The hash of the first `size` bytes. Raises a UserError where the file has become shorter or is gone."""
+        """Return the hash of the first `size` bytes. Raises UserError if the file has become shorter or is gone."""
         digest, left = hashlib.sha256(), self.size
         try:
             with open_file(self.path) as file:
@@ -69,7 +69,7 @@ class SourceFile:
         except OSError as error:
             raise UserError(f"cannot read {self.path}: {error.strerror or error}") from None
         if left:
-            raise UserError(f"{self.path} became shorter while it was read", hint="Read it again.")
+            raise UserError(f"{self.path} became shorter while it was being read", hint="Read it again.")
         return digest.hexdigest()
 
 
@@ -77,12 +77,12 @@ class SourceFile:
 class SourceRun:
     """One run as its source describes it.
 
-    `id` stays the same whenever the source is read again, and differs between runs of one source. Keys of nested
-    configurations are joined with points (`optimizer.lr`). `variant` and `seed` are what the source itself names so,
-    as a table with a column per method does; usually they are keys of `config`. `status` is None where the source
-    does not say. `summary` has values that the source keeps once per run, such as totals; they are not points of a
-    series. `started` and `ended` are seconds since 1970. `rewound` has, for a run that continues, the metrics whose
-    points from a step on are replaced by those given here.
+    `id` is stable when the source is read again, and unique within a source. Keys of nested configurations are joined
+    with dots (`optimizer.lr`). `variant` and `seed` are set only if the source names them explicitly, as a table with a
+    column per method does; usually they are keys of `config`. `status` is None if the source does not record it.
+    `summary` has values that the source stores once per run, such as totals; they are not points of a series.
+    `started` and `ended` are seconds since 1970. For a run that continues, `rewound` maps a metric to the step from
+    which the points given here replace earlier ones.
     """
 
     id: str
@@ -104,7 +104,7 @@ class SourceRun:
 
 
 def clear_errors(read: Callable[P, Iterator[SourceRun]]) -> Callable[P, Iterator[SourceRun]]:
-    """Makes a sentence of what the file system says while a reader reads: a file may vanish at any moment."""
+    """Convert an OSError during reading to a UserError, because a file may disappear at any time."""
 
     @functools.wraps(read)
     def reading(*args: P.args, **kwargs: P.kwargs) -> Iterator[SourceRun]:
@@ -118,13 +118,13 @@ def clear_errors(read: Callable[P, Iterator[SourceRun]]) -> Callable[P, Iterator
 
 
 class RunReader(Protocol):
-    """Turns one kind of place into runs. `name` is the word that users type; `title` says what it reads."""
+    """Turn one kind of path into runs. `name` is what users type; `title` describes what it reads."""
 
     name: str
     title: str
 
     def recognize(self, place: Path) -> str | None:
-        """What it sees there, in one line without a full stop; None where the place is not of its kind."""
+        """Describe what is at the path, in one line without a final period; None if it is not of this kind."""
 
     def read(self, place: Path, since: Mapping[str, Cursor] | None = None) -> Iterator[SourceRun]:
-        """The runs of a place, in a stable order. Raises UserError where nothing can be read."""
+        """Yield the runs of a path in a stable order. Raises UserError if nothing can be read."""

@@ -1,8 +1,8 @@
-"""CRC-32C of many records at once: what TFRecord files are protected with, at the speed of NumPy.
+"""CRC-32C (the checksum of TFRecord files) of many records at once, vectorized with NumPy.
 
-A CRC is linear: the checksum of a message is the XOR of what each byte contributes by itself, and that depends on the
-byte and its distance from the end alone. So a column of bytes that lie at the same distance from the end of their
-records is one look-up in a table for all records together.
+A CRC is linear: the checksum of a message is the XOR of the contributions of its bytes, and each contribution depends
+only on the byte and its distance from the end. Bytes at the same distance from the end of their records are therefore
+processed with one table lookup for all records.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Checksums = npt.NDArray[np.uint32]
 
 _POLYNOMIAL = 0x82F63B78
 _SEGMENT = 1024
-"""Longer messages are cut into pieces of this length, whose checksums are then joined."""
+"""Longer messages are split into pieces of this length, whose checksums are then combined."""
 _FEW = 48
-"""Below so many records, one gathering of all their bytes is faster than one per column."""
+"""With fewer records, one lookup of all their bytes is faster than one lookup per column."""
 
 
 def _make_tables() -> Checksums:
-    """`tables[k, b]`: what the byte b contributes when k bytes follow it."""
+    """Return `tables[k, b]`: the contribution of byte b if k bytes follow it."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = (table >> np.uint32(1)) ^ (np.uint32(_POLYNOMIAL) * (table & np.uint32(1)))
@@ -37,13 +37,13 @@ _tables: Checksums | None = None
 
 
 def masked_crc32c(messages: Bytes) -> Checksums:
-    """The masked checksums, as TFRecord stores them, of the rows of a matrix."""
+    """Return the masked checksums of the rows of a matrix, as TFRecord stores them."""
     crc = crc32c(messages)
     return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(0xA282EAD8)
 
 
 def crc32c(messages: Bytes) -> Checksums:
-    """The checksums of the rows of a matrix: N messages of one length."""
+    """Return the checksums of the rows of a matrix: N messages of one length."""
     global _tables
     if _tables is None:
         _tables = _make_tables()
@@ -51,11 +51,11 @@ def crc32c(messages: Bytes) -> Checksums:
     if length < 4:
         return _crc_of_short(messages, _tables[0])
     inverted = messages.copy()
-    inverted[:, :4] ^= 0xFF  # the register starts with ones; that equals inverting the first four bytes
+    inverted[:, :4] ^= 0xFF  # equivalent to starting the register with all ones
     if length <= _SEGMENT:
         return ~_contributions(inverted, _tables)
     pieces = -(-length // _SEGMENT)
-    padded = np.zeros((count, pieces * _SEGMENT), dtype=np.uint8)  # zeros in front change nothing
+    padded = np.zeros((count, pieces * _SEGMENT), dtype=np.uint8)  # leading zeros do not change a CRC
     padded[:, -length:] = inverted
     joined = np.zeros(count, dtype=np.uint32)
     parts = _contributions(padded.reshape(count * pieces, _SEGMENT), _tables).reshape(count, pieces)
@@ -77,7 +77,7 @@ def _contributions(messages: Bytes, tables: Checksums) -> Checksums:
 
 
 def _moved(crc: Checksums, tables: Checksums) -> Checksums:
-    """A checksum after a segment of zeros has followed."""
+    """Return a checksum after appending a segment of zeros."""
     moved = np.zeros_like(crc)
     for byte in range(4):
         moved ^= tables[_SEGMENT - 1 - byte].take((crc >> np.uint32(8 * byte)) & np.uint32(0xFF))

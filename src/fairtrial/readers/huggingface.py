@@ -1,4 +1,4 @@
-"""Hugging Face Trainer: `trainer_state.json` of the newest checkpoint of each output folder."""
+"""Reader for the Hugging Face Trainer: `trainer_state.json` of the newest checkpoint of each output folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHECKPOINT = re.compile(r"checkpoint-(\d{1,15})")
 
 
 class HuggingFaceReader:
-    """Every output folder of a Trainer is a run; its newest state holds the whole history."""
+    """Each output folder of a Trainer is a run; its newest state contains the whole history."""
 
     name = "huggingface"
     title = "Hugging Face Trainer (trainer_state.json)"
@@ -45,7 +45,7 @@ def _is_state(name: str) -> bool:
 
 
 def _output_folders(states: list[Path]) -> dict[Path, list[Path]]:
-    """The states of each output folder, the newest last."""
+    """Return the state files of each output folder, the newest last."""
     folders: dict[Path, list[tuple[int, Path]]] = {}
     for path in states:
         match = _CHECKPOINT.fullmatch(path.parent.name)
@@ -55,18 +55,18 @@ def _output_folders(states: list[Path]) -> dict[Path, list[Path]]:
 
 
 def _read_run(name: str, states: list[Path], since: Mapping[str, Cursor] | None) -> SourceRun:
-    """A state that was cut off while it was written gives way to the one before."""
+    """Read the newest state that is valid; a truncated state falls back to the previous one."""
     notes: list[str] = []
     for path in reversed(states):
         try:
             state = parse_loosely(read_file(path), where=str(path))
         except (UserError, FileNotFoundError) as error:
             problem = error
-            notes.append(f"{path.parent.name}/{STATE} cannot be read; an older one is used")
+            notes.append(f"{path.parent.name}/{STATE} cannot be read; using an older one")
             continue
         if isinstance(state, dict) and isinstance(state.get("log_history"), list):
             return _run_of_state(name, path, state, notes, since)
-        problem = UserError(f"{path} is not the state of a Trainer: it has no log_history")
+        problem = UserError(f"{path} is not a Trainer state: it has no log_history")
     raise UserError(str(problem))
 
 

@@ -1,4 +1,4 @@
-"""Rows of JSON as training programs write them: with NaN and Infinity, as words or as text."""
+"""Parse JSON rows as training programs write them: with NaN and Infinity, bare or as strings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TEXTS = {
 
 
 def parse_loosely(content: str | bytes, *, where: str) -> Any:
-    """A JSON document in which NaN and Infinity may stand. Raises UserError for everything else."""
+    """Parse a JSON document that may contain NaN and Infinity. Raises UserError if it is invalid."""
     encoded = content.encode(errors="replace") if isinstance(content, str) else content
     if encoded.count(b"{") + encoded.count(b"[") < 32:
         try:
@@ -31,7 +31,7 @@ def parse_loosely(content: str | bytes, *, where: str) -> Any:
 
 
 def number_of(value: Any) -> float | None:
-    """A number, a truth value as 1 or 0, or a text that stands for NaN or infinity; None for everything else."""
+    """Convert a number, a bool (to 1 or 0), or a string such as "NaN" or "inf" to float; None for anything else."""
     if isinstance(value, float):
         return value
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""The log format of LevelDB, in which W&B keeps its records: blocks of 32 KiB, fragments with checksums."""
+"""Reader for the LevelDB log format, in which W&B stores its records: 32 KiB blocks of fragments with checksums."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _TYPE_CHECKSUMS = {kind: zlib.crc32(bytes([kind])) for kind in (_FULL, _FIRST, _
 
 @dataclass
 class LogFile:
-    """Goes through a file from an offset on, which is where a record begins. After the iteration, `offset` is where to
-    go on, and the notes say what kept it from the end of the file.
+    """Iterates over the records of a file from `offset`, which must be the start of a record.
+
+    After the iteration, `offset` is where to resume, and `notes` explain why the end of the file was not reached.
     """
 
     path: Path
@@ -31,7 +32,7 @@ class LogFile:
     _lost_bytes: int = 0
 
     def records(self) -> Iterator[bytes]:
-        """All sound records. After a wrong checksum the next block is where sound ones can begin again."""
+        """Yield all intact records. After a wrong checksum, reading resumes at the next block."""
         parts: list[bytes] = []
         size = 0
         position = self.offset
@@ -92,10 +93,10 @@ class LogFile:
         if self._damage is not None:
             self.notes.append(
                 f"{self.path.name} is damaged: wrong checksum from byte {self._damage:,} on; "
-                f"{self._lost_bytes:,} bytes left out"
+                f"{self._lost_bytes:,} bytes skipped"
             )
         if torn > 0:
-            self.notes.append(f"{self.path.name} ends within a record: it is still written or was cut off")
+            self.notes.append(f"{self.path.name} ends inside a record: it is still being written or was truncated")
 
     def _note_damage(self, position: int, size: int) -> None:
         if self._damage is None:

@@ -1,7 +1,7 @@
-"""Lightning's CSVLogger: `metrics.csv` with its `hparams.yaml`, in a folder per version.
+"""Reader for Lightning's CSVLogger: `metrics.csv` and `hparams.yaml` in a folder per version.
 
-The logger writes the header anew when metrics appear, and deletes the file when a run resumes in the same folder, so a
-file that has changed is read as a whole.
+The logger rewrites the header when new metrics appear, and deletes the file when a run resumes in the same folder.
+A file that has changed is therefore read again as a whole.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LARGEST_HPARAMS_BYTES = 4 << 20
 
 
 class LightningReader:
-    """Every folder with a `metrics.csv` that has a column `step` is a run."""
+    """Each folder with a `metrics.csv` that has a `step` column is a run."""
 
     name = "lightning"
     title = "Lightning CSVLogger (metrics.csv, hparams.yaml)"
@@ -40,7 +40,7 @@ class LightningReader:
     def read(self, place: Path, since: Mapping[str, Cursor] | None = None) -> Iterator[SourceRun]:
         files = [path for path in files_below(place, _is_metrics) if _has_steps(path)]
         if not files:
-            raise UserError(f"{place} has no metrics.csv with a column step")
+            raise UserError(f"{place} has no metrics.csv with a 'step' column")
         for path in files:
             yield _read_run(path, relative_name(path if place.is_file() else path.parent, place), since)
 
@@ -67,15 +67,15 @@ def _read_run(path: Path, name: str, since: Mapping[str, Cursor] | None) -> Sour
     header = header_names(rows[0][0], str(path))
     if not whole and len(rows) > 1:
         rows.pop()
-        notes.append(f"{path.name} ends within a line: it is still written or was cut off")
+        notes.append(f"{path.name} ends inside a line: it is still being written or was truncated")
     for cells, complete, line in rows[1:]:
         if not complete or len(cells) != len(header):
-            notes.append(f"{path.name}: line {line} does not fit the header; left out")
+            notes.append(f"{path.name}: line {line} does not match the header; skipped")
             continue
         row = dict(zip(header, cells, strict=True))
         step = number_in(row["step"])
         if step is None:
-            notes.append(f"{path.name}: line {line} has no step; left out")
+            notes.append(f"{path.name}: line {line} has no step; skipped")
             continue
         for metric, cell in row.items():
             if metric != "step" and not is_missing(cell) and (number := number_in(cell)) is not None:
@@ -88,12 +88,12 @@ def _read_run(path: Path, name: str, since: Mapping[str, Cursor] | None) -> Sour
 
 
 def _hparams(path: Path, notes: list[str]) -> tuple[dict[str, ConfigValue], list[Path]]:
-    """The hyperparameters, as far as they are plain values; objects of Python are never made."""
+    """Return the hyperparameters if they are plain values; Python objects in the YAML are never constructed."""
     if not path.is_file():
         return {}, []
     try:
         values = load_yaml(read_file(path, most=_LARGEST_HPARAMS_BYTES).decode())
     except (yaml.YAMLError, UnicodeDecodeError):
-        notes.append("hparams.yaml has values that are not plain YAML; it is not read")
+        notes.append("hparams.yaml contains values that are not plain YAML; ignored")
         return {}, []
     return (flatten(values, str(path)) if isinstance(values, dict) else {}), [path]

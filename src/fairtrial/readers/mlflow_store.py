@@ -1,6 +1,7 @@
-"""MLflow stores: databases in sqlite, and the folders of files that versions before 3 wrote.
+"""Reader for MLflow stores: SQLite databases, and the file stores that versions before 3 wrote.
 
-A database has NaN as 0.0 with `is_nan = 1`, and infinity as the largest float; both are given back as what was logged.
+A database stores NaN as 0.0 with `is_nan = 1`, and infinity as the largest float; both are converted back to the logged
+values.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _LONGEST_LINE_BYTES = 200
 
 
 class MlflowReader:
-    """Every run of a store that was not deleted."""
+    """Each run of a store is a run, except deleted ones."""
 
     name = "mlflow"
     title = "MLflow stores (sqlite, or folders of files)"
@@ -62,7 +63,7 @@ class MlflowReader:
             if run := _run_of_folder(folder, since):
                 yield run
         if not databases and not folders:
-            raise UserError(f"{place} has no MLflow store", hint="It is a database (mlflow.db) or a folder mlruns.")
+            raise UserError(f"{place} has no MLflow store", hint="Pass a database (mlflow.db) or an mlruns folder.")
 
 
 def _is_database(name: str) -> bool:
@@ -108,7 +109,7 @@ def _runs_of_database(database: Database, since: Mapping[str, Cursor] | None) ->
             started=_known(_seconds(started)),
             ended=_known(_seconds(ended)),
             files=sized(files),
-            notes=("MLflow stores infinity as the largest float; it is read as infinity",) if infinite else (),
+            notes=("MLflow stores infinity as the largest float; it was read as infinity",) if infinite else (),
         )
         yield finished(run, stamps, since)
 
@@ -133,7 +134,7 @@ def _run_of_folder(folder: Path, since: Mapping[str, Cursor] | None) -> SourceRu
     try:
         description = load_yaml(read_file(meta_file, most=_MOST_META_BYTES).decode())
     except (yaml.YAMLError, UnicodeDecodeError):
-        raise UserError(f"{meta_file} is not the description of an MLflow run") from None
+        raise UserError(f"{meta_file} does not describe an MLflow run") from None
     if not isinstance(description, dict) or description.get("lifecycle_stage") == "deleted":
         return None
     metrics = files_below(folder / "metrics", lambda _: True)
@@ -163,16 +164,16 @@ def _run_of_folder(folder: Path, since: Mapping[str, Cursor] | None) -> SourceRu
 
 
 def _read_metric(path: Path, metric: str, points: PointCollector, notes: list[str]) -> None:
-    """Lines of time, value and step. A line without an end may be half a number, so it waits for the rest."""
+    """Read lines of time, value and step. A line without a newline may be incomplete, so it is skipped for now."""
     with open_file(path) as file:
         for number, line in enumerate(file, 1):
             cells = line.split()
             try:
                 time, value, step = int(cells[0]), float(cells[1]), int(cells[2]) if len(cells) > 2 else 0
             except (ValueError, IndexError):
-                notes.append(f"metrics/{metric}: line {number} is not a time, a value and a step; left out")
+                notes.append(f"metrics/{metric}: line {number} is not a time, a value and a step; skipped")
                 continue
             if not line.endswith(b"\n") or len(line) > _LONGEST_LINE_BYTES:
-                notes.append(f"metrics/{metric} ends within a line: it is still written or was cut off")
+                notes.append(f"metrics/{metric} ends inside a line: it is still being written or was truncated")
                 continue
             points.add(metric, step, value, time / 1000)

@@ -1,7 +1,7 @@
-"""Optuna storages: sqlite databases and journal files. Every trial is a run.
+"""Reader for Optuna storages: SQLite databases and journal files. Each trial is a run.
 
-Its objective is the metric `value` (`value_0`, `value_1` … where there are several), what it reported on the way
-`intermediate_value`. Parameters and user attributes are its configuration.
+The objective is the metric `value` (`value_0`, `value_1` … if there are several); intermediate reports are the metric
+`intermediate_value`. Parameters and user attributes are the configuration.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Trial:
 
 
 class OptunaReader:
-    """The trials of every study of every storage below a folder."""
+    """Each trial of every study of every storage below a folder is a run."""
 
     name = "optuna"
     title = "Optuna storages (sqlite, journal)"
@@ -68,7 +68,7 @@ class OptunaReader:
     def read(self, place: Path, since: Mapping[str, Cursor] | None = None) -> Iterator[SourceRun]:
         databases, journals = _storages(files_below(place, _may_be_storage))
         if not databases and not journals:
-            raise UserError(f"{place} has no storage of Optuna", hint="It is an sqlite database or a journal file.")
+            raise UserError(f"{place} has no Optuna storage", hint="Pass an SQLite database or a journal file.")
         several = len(databases) + len(journals) > 1
         for path in databases:
             with open_database(path) as database:
@@ -123,7 +123,7 @@ def _runs(
 
 
 def _parameter(value: Any, distribution: Any, where: str) -> Any:
-    """A parameter as it was suggested: categories are stored as their position, whole numbers as floats."""
+    """Convert a stored parameter to the suggested value: categories are stored by index, integers as floats."""
     document = parse_loosely(distribution or "{}", where=where)
     attributes = document.get("attributes") if isinstance(document, dict) else None
     if not isinstance(attributes, dict) or not isinstance(value, int | float) or value != value:
@@ -168,7 +168,7 @@ def _trials_of_database(database: Database) -> list[_Trial]:
 
 
 def _typed(database: Database, table: str, column: str, order: str, also: str = "") -> str:
-    """Versions before 3.0 have no column that tells infinities from finite values."""
+    """Return a query that also works before Optuna 3.0, which has no column to distinguish infinities."""
     kind = f"{column}_type" if f"{column}_type" in database.columns(table) else "'FINITE'"
     more = f", {also}" if also else ""
     return f"SELECT trial_id, {column}, {kind}{more} FROM {table} ORDER BY trial_id, {order}"  # noqa: S608 — own names
@@ -182,7 +182,7 @@ def _special(value: Any, kind: Any) -> float:
 
 
 def _time(text: Any) -> float | None:
-    """Databases hold local times without a zone, journals times with one."""
+    """Convert a time to seconds since 1970. Databases have local times without a time zone, journals have a zone."""
     try:
         return datetime.fromisoformat(str(text)).timestamp() if text else None
     except (ValueError, OverflowError):
@@ -201,13 +201,13 @@ def _trials_of_journal(path: Path, notes: list[str]) -> list[_Trial]:
         while line := file.readline(_LONGEST_LINE_BYTES):
             number += 1
             if not line.endswith(b"\n"):
-                notes.append(f"{path.name} ends within a line: it is still written or was cut off")
+                notes.append(f"{path.name} ends inside a line: it is still being written or was truncated")
                 break
             try:
                 record = parse_loosely(line, where=f"{path}, line {number}")
                 _take(record, studies, trials, owners, str(path))
             except (UserError, KeyError, IndexError, TypeError, ValueError):
-                notes.append(f"{path.name}: line {number} is not a record of a journal; what follows is not read")
+                notes.append(f"{path.name}: line {number} is not a journal record; the rest is not read")
                 break
             if len(trials) > MOST_TRIALS:
                 raise UserError(f"{path} has more than {MOST_TRIALS:,} trials")
@@ -247,7 +247,7 @@ def _take(record: Any, studies: list[str | None], trials: list[_Trial], owners: 
 
 
 def _index(value: Any) -> int:
-    """A position that the journal names; a negative one would silently count from the end."""
+    """Check an index from the journal; a negative one would silently count from the end."""
     if not isinstance(value, int) or value < 0:
         raise ValueError(value)
     return value

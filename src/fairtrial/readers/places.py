@@ -1,4 +1,4 @@
-"""Looks for files in a place that somebody else filled: regular files only, no links to folders, within limits."""
+"""Find files in untrusted folders: regular files only, without following links to folders, and within limits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DEEPEST_FOLDER = 12
 
 
 def files_below(place: Path, wanted: Callable[[str], bool], *, most: int = MOST_ENTRIES) -> list[Path]:
-    """The files below a folder whose names are wanted, sorted by path; the place itself where it is such a file.
+    """Return the files below a folder whose names match, sorted by path; or the path itself if it is such a file.
 
-    Raises UserError where the folder has more entries than a folder of results may have.
+    Raises UserError if the folder has more than `most` entries.
     """
     if place.is_file():
         return [place] if wanted(place.name) else []
@@ -27,14 +27,14 @@ def files_below(place: Path, wanted: Callable[[str], bool], *, most: int = MOST_
         seen += len(names)
         if seen > most:
             raise UserError(
-                f"{place} has more than {most:,} files and folders", hint="Name the folder of the results itself."
+                f"{place} has more than {most:,} files and folders", hint="Pass the folder that contains the results."
             )
         paths += [Path(folder, name) for name in names if wanted(name)]
     return sorted(path for path in paths if path.is_file())
 
 
 def glance(place: Path, wanted: Callable[[str], bool]) -> list[Path]:
-    """The same, to recognize a place: gives up quietly where there is too much to look at."""
+    """Return the same for recognition: an empty list if there are too many entries or the path cannot be read."""
     try:
         return files_below(place, wanted, most=MOST_GLANCED_ENTRIES)
     except (UserError, OSError, ValueError):
@@ -51,14 +51,14 @@ def _walk(place: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def relative_name(path: Path, place: Path) -> str:
-    """A file or folder as a name within its place; for the place itself, its own name."""
+    """Return the path relative to `place`; for `place` itself, its own name."""
     if path == place:
         return place.name or str(place)
     return path.relative_to(place).as_posix()
 
 
 def first_bytes(path: Path, count: int) -> bytes:
-    """The beginning of a regular file; nothing where it cannot be read."""
+    """Return the first bytes of a regular file; empty if it cannot be read."""
     try:
         with open_unbuffered(path) as file:
             return file.read(count) or b""

@@ -1,4 +1,4 @@
-"""The readers as plug-ins: what `--from PATH` asks for, made of what a `RunReader` gives."""
+"""Adapter that makes a `RunReader` available as a reader plug-in for `--from PATH`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairtrial.readers.contract import RunReader, SourceRun
 
 
 class PluginReader(Reader):
-    """A `RunReader` behind the contract of plug-ins, which knows neither cursors nor files."""
+    """A `RunReader` behind the plug-in contract, which has neither cursors nor files."""
 
     def __init__(self, reader: RunReader) -> None:
         self.reader = reader
@@ -26,7 +26,7 @@ class PluginReader(Reader):
 
 
 def imported_run(run: SourceRun) -> ImportedRun:
-    """A run for an analysis. Most sources do not say how a run ended; it counts with the values that it has."""
+    """Convert a run for analysis. Without a status, it counts as completed, because most sources record none."""
     return ImportedRun(
         id=run.id,
         series={metric: (series.steps.astype(float), series.values) for metric, series in run.series.items()},

@@ -1,4 +1,4 @@
-"""Collects the points of a run while a source is read, within limits, and undoes what a restart repeated."""
+"""Collect the points of a run while a source is read, within limits, and drop points that a restart repeats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairtrial.readers.contract import MetricSeries
 
 MOST_METRICS = 5_000
 MOST_POINTS = 20_000_000
-"""Of one run. The arrays of so many points take half a gigabyte."""
+"""The maximum number of points of one run. Their arrays take half a gigabyte."""
 LONGEST_METRIC = 1_000
 MOST_STEP = 2**63 - 1
 
@@ -27,11 +27,11 @@ class _Points:
         self.values = array("d")
         self.times = array("d")
         self.fractional: array[float] | None = None
-        """The steps, from the first one on that is not a whole number."""
+        """All steps as floats, once a step that is not an integer was added; None before."""
 
 
 class PointCollector:
-    """Points by metric, in the order in which they are added. `where` names the source in errors."""
+    """Points by metric, in the order in which they are added. `where` names the source in error messages."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -62,7 +62,7 @@ class PointCollector:
         points.times.append(time)
 
     def rewind(self, metric: str, step: float) -> int:
-        """Drops the points of a metric from a step on, which a restart logs again. Says how many there were."""
+        """Drop the points of a metric from a step on, which a restart logs again. Return how many were dropped."""
         points = self._metrics.get(metric)
         if points is None:
             return 0
@@ -83,7 +83,7 @@ class PointCollector:
         return steps[-1] if steps else None
 
     def series(self) -> dict[str, MetricSeries]:
-        """What was collected; metrics without a point that is left are not there."""
+        """Return the collected series; metrics without remaining points are omitted."""
         return {name: _series(points) for name, points in self._metrics.items() if points.values}
 
     def _new(self, metric: str) -> _Points:
@@ -106,7 +106,7 @@ def _series(points: _Points) -> MetricSeries:
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """`1 run`, `3 runs`."""
+    """Return a count with its noun: `1 run`, `3 runs`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 

@@ -1,4 +1,4 @@
-"""Ray Tune: a folder per trial with `result.json` or `progress.csv`, and `params.json`."""
+"""Reader for Ray Tune: a folder per trial with `result.json` or `progress.csv`, and `params.json`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OWN = frozenset({
 
 
 class RayTuneReader:
-    """Every folder of a trial is a run; its steps are training iterations."""
+    """Each trial folder is a run; its steps are training iterations."""
 
     name = "ray"
     title = "Ray Tune results (result.json, progress.csv, params.json)"
@@ -42,7 +42,7 @@ class RayTuneReader:
     def read(self, place: Path, since: Mapping[str, Cursor] | None = None) -> Iterator[SourceRun]:
         folders = _trials(files_below(place, _is_own))
         if not folders:
-            raise UserError(f"{place} has no trials of Ray Tune", hint="They have result.json and params.json.")
+            raise UserError(f"{place} has no Ray Tune trials", hint="A trial has result.json and params.json.")
         for folder in folders:
             yield _read_trial(folder, relative_name(folder, place), since)
 
@@ -52,7 +52,7 @@ def _is_own(name: str) -> bool:
 
 
 def _trials(files: list[Path]) -> list[Path]:
-    """Folders with parameters and results; a lone result.json may be anything."""
+    """Return the folders with both parameters and results; a result.json alone may come from any tool."""
     names: dict[Path, set[str]] = {}
     for path in files:
         names.setdefault(path.parent, set()).add(path.name)
@@ -70,7 +70,7 @@ def _read_trial(folder: Path, name: str, since: Mapping[str, Cursor] | None) -> 
     for row in rows:
         step = row.get("training_iteration")
         if not isinstance(step, int | float) or step != step:
-            notes.append("a result without training_iteration is left out")
+            notes.append("a result without training_iteration was skipped")
             continue
         stamp = row.get("timestamp")
         time = float(stamp) if isinstance(stamp, int | float) else float("nan")
@@ -112,7 +112,7 @@ def _json_rows(path: Path, notes: list[str]) -> Iterable[dict[str, Any]]:
                 row = parse_loosely(line, where=f"{path}, line {number}")
             except UserError:
                 torn = not line.endswith(b"\n")
-                why = "ends within a line: it is still written or was cut off" if torn else f"line {number} is not JSON"
+                why = "ends inside a line: still being written or truncated" if torn else f"line {number} is not JSON"
                 notes.append(f"{path.name}: {why}")
                 continue
             if isinstance(row, dict):
@@ -131,10 +131,10 @@ def _csv_rows(path: Path, notes: list[str]) -> Iterable[dict[str, Any]]:
     header = [name.replace("/", ".") for name in header_names(rows[0][0], str(path))]
     if not text.endswith("\n"):
         rows.pop()
-        notes.append(f"{path.name} ends within a line: it is still written or was cut off")
+        notes.append(f"{path.name} ends inside a line: it is still being written or was truncated")
     for cells, whole, line in rows[1:]:
         if not whole or len(cells) != len(header):
-            notes.append(f"{path.name}: line {line} does not fit the header; left out")
+            notes.append(f"{path.name}: line {line} does not match the header; skipped")
             continue
         pairs = zip(header, cells, strict=True)
         yield {name: _number_or_text(cell) for name, cell in pairs if not is_missing(cell)}

@@ -1,4 +1,4 @@
-"""SQLite databases of other tools, opened so that they can neither be changed nor do anything but be read."""
+"""Open SQLite databases of other tools read-only and hardened against malicious content."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LONGEST_VALUE_BYTES = 64 << 20
 _LARGEST_COPY_BYTES = 256 << 20
 _OPERATIONS = 1_000_000
 _MOST_OPERATIONS = 20_000
-"""Times a million virtual-machine steps: a query that a damaged index sends round in circles ends too."""
+"""The limit for a query, in millions of virtual-machine steps; it stops queries that loop on a damaged index."""
 
 _PROBLEMS = (sqlite3.Error, OverflowError, MemoryError, UnicodeDecodeError)
-"""UnicodeDecodeError: SQLite quotes a damaged schema in its own message, whatever bytes that has."""
+"""UnicodeDecodeError is included because SQLite's error message quotes a damaged schema byte by byte."""
 
 
 def _sentence(error: Exception) -> str:
@@ -29,7 +29,7 @@ def _sentence(error: Exception) -> str:
 
 
 class Database:
-    """An open database: the real tables that it has, and rows of queries."""
+    """An open database: the names of its tables (without views), and the rows of queries."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.path = path
@@ -46,13 +46,13 @@ class Database:
         except _PROBLEMS as error:
             raise UserError(
                 f"{self.path} cannot be read: {_sentence(error)}",
-                hint="It may be damaged, or in use by a writer.",
+                hint="It may be damaged, or locked by a writer.",
             ) from None
 
 
 @contextmanager
 def open_database(path: Path) -> Iterator[Database]:
-    """Read-only, and never `immutable`: a database in WAL mode may have a writer whose newest rows are in its log."""
+    """Open a database read-only, but not `immutable`: in WAL mode, the newest rows of a writer are in its log."""
     if first_bytes(path, 16) != SIGNATURE:
         raise UserError(f"{path} is not an SQLite database")
     try:
@@ -91,9 +91,9 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _resting_content(path: Path) -> bytes | None:
-    """The content of a database in WAL mode that nobody writes to; None for all others.
+    """Return the content of a database in WAL mode without a writer; None for all others.
 
-    SQLite would make two files next to such a database, even for a reader, and leave them there.
+    Opening such a file directly, even read-only, makes SQLite create two files next to it and leave them there.
     """
     log = companions(path)[1]
     if first_bytes(path, 20)[18:20] != b"\x02\x02" or log.exists() or path.stat().st_size > _LARGEST_COPY_BYTES:
@@ -102,13 +102,13 @@ def _resting_content(path: Path) -> bytes | None:
     content = bytearray(read_file(path, most=_LARGEST_COPY_BYTES))
     after = path.stat()
     if log.exists() or (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
-        return None  # a writer has come meanwhile
-    content[18:20] = b"\x01\x01"  # without a log, the file is one of the plain kind
+        return None  # a writer appeared in the meantime
+    content[18:20] = b"\x01\x01"  # without a log, the file is valid in rollback-journal mode
     return bytes(content)
 
 
 def has_tables(path: Path, *names: str) -> bool:
-    """Whether a file is a database with these tables; False for whatever else it is."""
+    """Return whether a file is an SQLite database with these tables."""
     if first_bytes(path, 16) != SIGNATURE:
         return False
     try:
@@ -119,5 +119,5 @@ def has_tables(path: Path, *names: str) -> bool:
 
 
 def companions(path: Path) -> list[Path]:
-    """The database and the log of its writer."""
+    """Return the paths of the database and of its write-ahead log."""
     return [path, path.with_name(f"{path.name}-wal")]

@@ -1,6 +1,6 @@
-"""Stable-Baselines3: `evaluations.npz` of EvalCallback and `monitor.csv` of Monitor.
+"""Reader for Stable-Baselines3: `evaluations.npz` of EvalCallback and `monitor.csv` of Monitor.
 
-An evaluation has several episodes. They are not replicates of the run: the run's number at a step is their mean.
+An evaluation has several episodes. They are not replicates of the run: the value of the run at a step is their mean.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST_LINE = 10_000
 
 
 class StableBaselinesReader:
-    """A folder with `evaluations.npz` is a run, and so is each `monitor.csv`."""
+    """Each folder with `evaluations.npz` is a run, and each `monitor.csv` is a run."""
 
     name = "sb3"
     title = "Stable-Baselines3 (evaluations.npz, monitor.csv)"
@@ -53,7 +53,7 @@ class StableBaselinesReader:
     def read(self, place: Path, since: Mapping[str, Cursor] | None = None) -> Iterator[SourceRun]:
         files = [path for path in files_below(place, _is_own) if _looks_own(path)]
         if not files:
-            raise UserError(f"{place} has no evaluations.npz and no monitor.csv of Stable-Baselines3")
+            raise UserError(f"{place} has neither evaluations.npz nor monitor.csv of Stable-Baselines3")
         for path in files:
             run = _evaluations(path, place) if path.suffix == ".npz" else _monitor(path, place)
             yield finished(run, file_stamps([path]), since)
@@ -71,7 +71,7 @@ def _evaluations(path: Path, place: Path) -> SourceRun:
     arrays = _load_arrays(path)
     steps, results = arrays.get("timesteps"), arrays.get("results")
     if steps is None or results is None or steps.ndim != 1 or steps.dtype.kind not in "iu":
-        raise UserError(f"{path} has no evaluations: the arrays timesteps and results are missing")
+        raise UserError(f"{path} has no evaluations: the arrays 'timesteps' and 'results' are missing or invalid")
     series = {}
     names = {"results": "eval/mean_reward", "ep_lengths": "eval/mean_ep_length", "successes": "eval/success_rate"}
     for key, metric in names.items():
@@ -80,7 +80,7 @@ def _evaluations(path: Path, place: Path) -> SourceRun:
             continue
         if values.ndim != 2 or len(values) != len(steps) or values.dtype.kind not in "iufb" or not values.shape[1]:
             raise UserError(
-                f"{path}: the array {key} does not have a row of episodes for each of its {len(steps)} steps"
+                f"{path}: the array '{key}' does not have one row of episodes for each of the {len(steps)} steps"
             )
         series[metric] = MetricSeries(steps.astype(np.int64), values.mean(axis=1, dtype=np.float64))
     name = relative_name(path if place.is_file() else path.parent, place)
@@ -90,12 +90,12 @@ def _evaluations(path: Path, place: Path) -> SourceRun:
         name=name,
         series=series,
         files=sized([path]),
-        notes=(f"a value is the mean of {counted(episodes, 'episode')}; episodes are not replicates",),
+        notes=(f"each value is the mean of {counted(episodes, 'episode')}; episodes are not replicates",),
     )
 
 
 def _load_arrays(path: Path) -> dict[str, Any]:
-    """The arrays, none of which may hold objects: those would be unpickled. Sizes are judged before they are read."""
+    """Load the arrays. Object arrays are rejected, because they need unpickling; sizes are checked before reading."""
     arrays = {}
     try:
         with zipfile.ZipFile(io.BytesIO(read_file(path))) as archive:
@@ -112,35 +112,35 @@ def _load_arrays(path: Path) -> dict[str, Any]:
         raise
     except (ValueError, OSError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error, NotImplementedError,
             RuntimeError, SyntaxError, TypeError, OverflowError) as error:  # fmt: skip
-        raise UserError(f"{path} is damaged or has no plain arrays ({type(error).__name__})") from None
+        raise UserError(f"{path} is damaged or does not contain plain arrays ({type(error).__name__})") from None
     return arrays
 
 
 def _monitor(path: Path, place: Path) -> SourceRun:
-    """A line of JSON, a header, and a row per episode: reward, length, and seconds since the start."""
+    """Read a monitor file: a line of JSON, a header, and a row per episode (reward, length, seconds since start)."""
     points = PointCollector(str(path))
     notes: list[str] = []
     with open_file(path) as file:
         first = file.readline(_LONGEST_LINE)
         head = parse_loosely(first[1:], where=f"{path}, first line") if first[:1] == b"#" else {}
         if not isinstance(head, dict):
-            raise UserError(f"{path} does not begin with the line of a monitor")
+            raise UserError(f"{path} does not begin with a Monitor header")
         names = file.readline(_LONGEST_LINE).decode(errors="replace").strip().split(",")
         if not {"r", "l", "t"} <= set(names) or len(set(names)) != len(names):
-            raise UserError(f"{path} has no columns r, l and t")
+            raise UserError(f"{path} does not have the columns r, l and t, each once")
         started = head.get("t_start")
         begin = float(started) if isinstance(started, int | float) else math.nan
         step = 0
         for number, line in enumerate(file, 3):
             cells = line.decode(errors="replace").rstrip("\r\n").split(",")
             if not line.endswith(b"\n"):
-                notes.append(f"{path.name} ends within a line: it is still written or was cut off")
+                notes.append(f"{path.name} ends inside a line: it is still being written or was truncated")
                 break
             try:
                 row = dict(zip(names, map(_cell, cells), strict=True))
                 step += int(row["l"] or 0)
             except (ValueError, OverflowError):
-                notes.append(f"{path.name}: line {number} does not fit the header; what follows is not read")
+                notes.append(f"{path.name}: line {number} does not match the header; the rest is not read")
                 break
             time = begin + (row["t"] or 0.0)
             for metric, value in row.items():
@@ -158,7 +158,7 @@ def _monitor(path: Path, place: Path) -> SourceRun:
         config={"env_id": plain_value(head["env_id"])} if head.get("env_id") else {},
         started=None if math.isnan(begin) else begin,
         files=sized([path]),
-        notes=("a point is an episode of training, at the number of steps taken so far", *notes),
+        notes=("each point is a training episode, at the number of steps taken so far", *notes),
     )
 
 

@@ -1,6 +1,6 @@
-"""Printed output by patterns: `step {step:int}: loss {loss:float}`, and proposals of patterns for a log.
+"""Read metrics from printed output by patterns such as `step {step:int}: loss {loss:float}`, and propose patterns.
 
-Progress bars repeat a line with carriage returns, and colors put escape codes into it; both are taken away first.
+Carriage returns of progress bars and escape codes of colors are removed first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SKIP = "_"
 
 @dataclass(frozen=True)
 class LinePattern:
-    """A pattern as people type it, and as lines are matched against it."""
+    """A pattern as the user typed it (`text`), compiled to a regular expression."""
 
     text: str
     regex: re.Pattern[str]
@@ -40,13 +40,13 @@ class LinePattern:
 
 
 def compile_pattern(text: str) -> LinePattern:
-    """Raises UserError for a pattern without a metric, with an unknown type, or with a name twice."""
+    """Compile a pattern. Raises UserError if it has no metric, an unknown type, or a duplicate name."""
     parts, names, position = [], [], 0
     for match in _FIELD.finditer(text):
         parts.append(_literal(text[position : match.start()]))
         name, kind = match[1] or SKIP, match[2] or ""
         if kind not in _KINDS:
-            raise UserError(f"the pattern '{text}' has the type '{kind}'", hint="Types are int, float and any.")
+            raise UserError(f"the pattern '{text}' has the unknown type '{kind}'", hint="Use int, float or any.")
         if name in names and name != SKIP:
             raise UserError(f"the pattern '{text}' has the name '{name}' twice")
         names.append(name)
@@ -62,12 +62,12 @@ def compile_pattern(text: str) -> LinePattern:
 
 
 def _literal(text: str) -> str:
-    """Text as it stands; any white space for white space, because programs pad their numbers."""
+    """Escape literal text, but let whitespace match any amount of whitespace, because programs pad their numbers."""
     return r"\s*".join(re.escape(part) for part in re.split(r"\s+", text))
 
 
 class StdoutReader:
-    """One file of printed output is a run. Only a person can say what its lines mean, so it recognizes nothing."""
+    """A file of printed output is one run. It needs patterns from the user, so `recognize` never matches."""
 
     name = "stdout"
     title = "printed output, by patterns"
@@ -80,7 +80,7 @@ class StdoutReader:
 
     @clear_errors
     def read(self, place: Path, since: Mapping[str, Cursor] | None = None) -> Iterator[SourceRun]:
-        """A line without an end is matched as well when the file is read from its beginning, and waits otherwise."""
+        """Yield the one run of the file. Text after the last line ending waits for the next read."""
         run_id = place.name
         cursor = (since or {}).get(run_id)
         inode = place.stat().st_ino if place.exists() else 0
@@ -97,7 +97,7 @@ class StdoutReader:
         if not lines and cursor is None:
             notes.append("no line matches " + " or ".join(f"'{pattern.text}'" for pattern in self.patterns))
         if state.rewound:
-            notes.append("steps went back: points that were printed again were replaced")
+            notes.append("steps went backward: points that were printed again were replaced")
         yield SourceRun(
             id=run_id,
             name=run_id,
@@ -132,7 +132,7 @@ class StdoutReader:
 
 
 class _Steps:
-    """The newest step that was printed: a line without one belongs to it. Without any, lines are counted."""
+    """The last printed step, which applies to lines without one. If no step was printed, lines are counted."""
 
     def __init__(self, step: float | None) -> None:
         self.step = step
@@ -148,7 +148,7 @@ def _number(text: str) -> float:
 
 
 def _lines(path: Path, offset: int) -> Iterator[tuple[str, int]]:
-    """Lines without escape codes, and where each ends in the file. A carriage return ends a line too."""
+    """Yield each line without escape codes, and its end offset in the file. A carriage return also ends a line."""
     try:
         file = open_file(path)
     except FileNotFoundError:
@@ -162,7 +162,7 @@ def _lines(path: Path, offset: int) -> Iterator[tuple[str, int]]:
             for part in parts:
                 offset += len(part)
                 yield _clean(part), offset
-            if len(rest) > _PIECE_BYTES:  # a line without an end is not a line
+            if len(rest) > _PIECE_BYTES:  # too long to be a line: drop it
                 offset, rest = offset + len(rest), b""
 
 
@@ -175,7 +175,7 @@ def _clean(line: bytes) -> str:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A pattern that catches lines of a log: how many, and an example."""
+    """A proposed pattern, the number of lines that match it, and an example."""
 
     pattern: str
     lines: int
@@ -190,7 +190,7 @@ _FEWEST_LINES = 3
 
 
 def propose_patterns(path: Path, most: int = 3) -> list[Proposal]:
-    """Patterns for the lines that come again and again with other numbers, the most frequent first."""
+    """Propose patterns for lines that repeat with different numbers, the most frequent first."""
     shapes: Counter[str] = Counter()
     examples: dict[str, str] = {}
     numbers: dict[str, set[str]] = {}
@@ -207,7 +207,7 @@ def propose_patterns(path: Path, most: int = 3) -> list[Proposal]:
 
 
 def _shape(line: str) -> str | None:
-    """A line with fields for its named numbers; None where it has none that could be a metric."""
+    """Return a line with its named numbers replaced by fields; None if none of them could be a metric."""
     pieces, position, names = [], 0, []
     for match in _NAMED_NUMBER.finditer(line):
         name = re.sub(r"[^\w/.-]+", "_", match["name"].strip())
@@ -228,10 +228,10 @@ def _shape(line: str) -> str | None:
 
 
 def _numbers_skipped(text: str) -> str:
-    """Text between fields. Numbers without a name, as in `12/100`, may be others in the next line."""
+    """Replace unnamed numbers between fields, as in `12/100`, by `{_}`, because they may differ in other lines."""
     return re.sub(r"\S*\d\S*", "{_}", text.replace("{", "(").replace("}", ")"))
 
 
 def describe(proposals: Iterable[Proposal]) -> list[str]:
-    """Each proposal as a line for people."""
-    return [f"'{each.pattern}' catches {counted(each.lines, 'line')}, such as: {each.example}" for each in proposals]
+    """Format each proposal as one line of text."""
+    return [f"'{each.pattern}' matches {counted(each.lines, 'line')}, such as: {each.example}" for each in proposals]

@@ -1,4 +1,4 @@
-"""Tables in any of the layouts that people have: CSV, JSON with nested keys, Parquet, Arrow, and frames in Python.
+"""Reader for tables in common layouts: CSV, JSON with nested keys, Parquet, Arrow, and Python data frames.
 
     long               columns metric and value, a row per number
     a column per metric   columns seed, variant, step …, and the rest are metrics
@@ -6,7 +6,7 @@
     a column per both     base_seed1, base_seed2, new_seed1 …, with or without steps
     a column per method   a row per seed:    seed, base, new — only on request, because it looks like metrics
 
-A cell that stands there twice and a column that could be two things are errors with a hint, never a guess.
+A duplicate cell or an ambiguous column is an error with a hint; the reader never guesses.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Which column says what; None: the one with a usual name, where exactly one column has such a name.
+    """The column of each role; None: the column with a usual name, if exactly one column has such a name.
 
-    `columns_are` is `metrics`, or `methods` where a table with a row per seed has a column per method. `metric_name`
-    is what the numbers of a table are called that does not name them.
+    `columns_are` is `metrics`, or `methods` for a table with a row per seed and a column per method. `metric_name` is
+    the metric name for tables that do not name one.
     """
 
     run: str | None = None
@@ -67,7 +67,7 @@ class TableColumns:
 
 
 class TableFilesReader:
-    """One table, by its layout."""
+    """Reads one table in the layout that its columns show."""
 
     name = "table"
     title = "tables (CSV, JSON, JSON lines, Parquet, Arrow)"
@@ -85,7 +85,7 @@ class TableFilesReader:
     def read(self, place: Path, since: Mapping[str, Cursor] | None = None) -> Iterator[SourceRun]:
         kind = _kind(place)
         if kind is None:
-            raise UserError(f"{place} is not a table", hint="Tables are CSV, JSON, JSON lines, Parquet or Arrow files.")
+            raise UserError(f"{place} is not a table", hint="Pass a CSV, JSON, JSON lines, Parquet or Arrow file.")
         stamps, files = file_stamps([place]), sized([place])
         table = _LOADERS[kind](place)
         notes = (table.note,) if table.note else ()
@@ -94,7 +94,7 @@ class TableFilesReader:
 
 
 def runs_of_frame(frame: Any, columns: TableColumns | None = None) -> list[SourceRun]:
-    """The runs of a DataFrame of pandas or polars, or of a table of Arrow: whatever gives an Arrow stream."""
+    """Return the runs of a pandas or polars DataFrame, an Arrow table, or any object with an Arrow stream interface."""
     import pyarrow
 
     try:
@@ -149,7 +149,7 @@ def _load_csv(place: Path) -> _Loaded:
         if not cells and whole:
             continue
         if not whole or len(cells) != len(names):
-            raise UserError(f"{place}: line {line} has {len(cells)} cells, the header {len(names)}")
+            raise UserError(f"{place}: line {line} has {len(cells)} cells, but the header has {len(names)}")
         rows.append(dict(zip(names, cells, strict=True)))
     return _Loaded(names, rows)
 
@@ -160,7 +160,7 @@ def _load_json(place: Path) -> _Loaded:
     if isinstance(document, dict):
         lists = {key: value for key, value in document.items() if _is_rows(value)}
         if len(lists) != 1:
-            raise UserError(f"{place} is an object with {len(lists)} lists of rows, so there is no one table in it")
+            raise UserError(f"{place} is an object with {len(lists)} lists of rows; it must have exactly one")
         [(key, rows)] = lists.items()
         constant = {each: value for each, value in document.items() if each != key}
     else:
@@ -187,7 +187,7 @@ def _load_json_lines(place: Path) -> _Loaded:
             except UserError:
                 if line.endswith(b"\n"):
                     raise
-                note = f"{place.name} ends within a line: it is still written or was cut off"
+                note = f"{place.name} ends inside a line: it is still being written or was truncated"
                 break
             if not isinstance(row, dict):
                 raise UserError(f"{place}: line {len(rows) + 1} is not an object")
@@ -206,17 +206,17 @@ def _load_parquet(place: Path) -> _Loaded:
     from pyarrow import parquet
 
     if place.stat().st_size > MOST_BYTES:
-        raise UserError(f"{place} is larger than the {MOST_BYTES >> 20} MB that a table may have")
+        raise UserError(f"{place} is larger than the limit of {MOST_BYTES >> 20} MB for a table")
     try:
         with open_file(place) as file:
             source = parquet.ParquetFile(file, arrow_extensions_enabled=False)
             decoded = sum(source.metadata.row_group(at).total_byte_size for at in range(source.num_row_groups))
             if source.metadata.num_rows > MOST_ROWS or decoded > _MOST_DECODED_BYTES:
-                raise UserError(f"{place} has more than {MOST_ROWS:,} rows, or too many bytes")
+                raise UserError(f"{place} has more than {MOST_ROWS:,} rows, or its decoded size is too large")
             rows = list(_arrow_rows(source.iter_batches(batch_size=10_000)))
             names = [str(name) for name in source.schema_arrow.names]
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise UserError(f"{place} is not a sound Parquet file: {str(error).splitlines()[0][:200]}") from None
+        raise UserError(f"{place} is not a valid Parquet file: {str(error).splitlines()[0][:200]}") from None
     return _Loaded(_names(rows) or names, rows)
 
 
@@ -234,7 +234,7 @@ def _load_arrow(place: Path) -> _Loaded:
             rows = list(_arrow_rows(batches))
             names = [str(name) for name in source.schema.names]
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise UserError(f"{place} is not a sound Arrow file: {str(error).splitlines()[0][:200]}") from None
+        raise UserError(f"{place} is not a valid Arrow file: {str(error).splitlines()[0][:200]}") from None
     return _Loaded(_names(rows) or names, rows)
 
 
@@ -259,7 +259,7 @@ _LOADERS = {
 def runs_of_rows(
     names: Sequence[str], rows: Iterable[Row], columns: TableColumns, *, where: str, files: tuple[SourceFile, ...] = ()
 ) -> Iterator[SourceRun]:
-    """The runs of a table, by the layout that its columns show."""
+    """Yield the runs of a table in the layout that its columns show."""
     if len(names) > MOST_COLUMNS:
         raise UserError(f"{where} has more than {MOST_COLUMNS:,} columns")
     roles = {role: _column(role, names, columns, where) for role in USUAL_NAMES}
@@ -281,7 +281,7 @@ def runs_of_rows(
                 table.add(row, variant, str(int(seed)), roles["step"], columns.metric_name, row.get(name))
     elif columns.columns_are == "methods":
         if roles["seed"] is None:
-            raise UserError(f"{where} has a column per method, but no column of seeds")
+            raise UserError(f"{where} has a column per method, but no seed column")
         for row in rows:
             for name in rest:
                 table.add(
@@ -295,7 +295,7 @@ def runs_of_rows(
 def _take_rows(
     table: _Cells, rows: Iterable[Row], roles: Mapping[str, str | None], rest: list[str], columns: TableColumns
 ) -> None:
-    """A row per run and step, with a column per metric, or with the metric's name in a column of its own."""
+    """Take rows with one run and step each: a column per metric, or a column with the name of the metric."""
     kept = list(rows)
     metric, value = roles["metric"], roles["value"]
     is_long = metric is not None and value is not None
@@ -303,13 +303,13 @@ def _take_rows(
     if not is_long and value is not None:
         numeric.append(value)
     if not numeric and not is_long:
-        raise UserError(f"{table.where} has no column of numbers that could be a metric")
+        raise UserError(f"{table.where} has no numeric column that could be a metric")
     unclear = roles["variant"] is None and roles["run"] is None and roles["seed"] is not None
     if unclear and len(numeric) > 1 and columns.columns_are is None and roles["step"] is None:
         named = ", ".join(f"'{name}'" for name in numeric[:4])
         raise UserError(
             f"{table.where}: {named} may be metrics of one method, or methods with one metric",
-            hint="Say which: the columns are metrics, or the columns are methods.",
+            hint="Say whether the columns are metrics or methods.",
         )
     settings = [name for name in rest if name not in numeric]
     for row in kept:
@@ -338,7 +338,7 @@ def _column(role: str, names: Sequence[str], columns: TableColumns, where: str) 
         ]
         if len(alike) > 1:
             shown = " and ".join(f"'{name}'" for name in alike[:3])
-            raise UserError(f"{where}: both {shown} may hold the {role}", hint=f"Name the column of the {role}.")
+            raise UserError(f"{where}: both {shown} may be the {role} column", hint=f"Name the {role} column.")
         if alike:
             return alike[0]
     return None
@@ -364,7 +364,7 @@ Key = tuple[str | None, str | None, str | None]
 
 
 class _Cells:
-    """Numbers by run, metric and step; a number that stands there twice is an error."""
+    """Numbers by run, metric and step; a duplicate number is an error."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -380,7 +380,7 @@ class _Cells:
             return
         value = _number(cell)
         if value is None:
-            raise UserError(f"{self.where}: '{str(cell)[:40]}' is not a number for {metric}")
+            raise UserError(f"{self.where}: the {metric} value '{str(cell)[:40]}' is not a number")
         step = 0.0 if step_column is None else _number(row.get(step_column))
         if step is None:
             raise UserError(f"{self.where}: a row has no number in the column '{step_column}'")
@@ -389,7 +389,7 @@ class _Cells:
             which = ", ".join(part for part in (run, variant, seed and f"seed {seed}") if part) or "the table"
             raise UserError(
                 f"{self.where} has two values of {metric} for {which}" + (f" at step {step:g}" if step_column else ""),
-                hint="A column of seeds, runs or steps is missing, or was not recognized: name it.",
+                hint="A seed, run or step column is missing or was not recognized. Name it.",
             )
         self._taken.add((key, metric, step))
         if key not in self._points and len(self._points) >= MOST_RUNS:
@@ -397,7 +397,7 @@ class _Cells:
         self._points.setdefault(key, PointCollector(self.where)).add(metric, step, value)
 
     def configure(self, key: Key, values: Mapping[str, Any]) -> None:
-        """What is the same in all rows of a run is its configuration."""
+        """Keep the values that are the same in all rows of a run as its configuration."""
         plain = {name: plain_value(value) for name, value in values.items()}
         known = self._config.setdefault(key, plain)
         if known is not plain:

@@ -1,8 +1,8 @@
-"""TensorBoard event files: scalars of torch's SummaryWriter, tensorboardX, TensorFlow, Keras and everything else.
+"""Reader for TensorBoard event files: scalars written by PyTorch, tensorboardX, TensorFlow, Keras and other tools.
 
-No dependency: records come from `tfrecord`, messages from `wire`. Nearly all events of a file are scalars that differ
-in their time, step and value only, so events of one length are decoded together: the first of them is parsed and
-becomes a template, and those that equal it outside of the three numbers are read as columns.
+It has no dependencies: `tfrecord` reads records, and `wire` reads messages. Nearly all events of a file are scalars
+that differ only in time, step and value, so events of one length are decoded together. The first of them is parsed and
+becomes a template; events that equal it except for these three numbers are decoded as columns.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from fairtrial.readers.tfrecord import RecordFile, Records
 
 MARK = "tfevents"
 _MOST_TEMPLATES = 64
-"""Per length of an event. Where more metrics share a length, the rest is parsed one by one."""
+"""The maximum number of templates per event length. If more metrics share a length, the rest is parsed one by one."""
 _HPARAMS_FOLDER = re.compile(r"\d{9,11}(\.\d+)?")
-"""`SummaryWriter.add_hparams` makes a folder with the time as its name."""
+"""`SummaryWriter.add_hparams` creates a folder named after the current time."""
 _LONGEST_TEXT_BYTES = 1 << 20
 _HPARAM_STATUS = {1: Status.COMPLETED, 2: Status.FAILED, 3: Status.RUNNING}
 FLOAT32 = "values are float32, as TensorBoard stores them"
@@ -43,7 +43,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class TensorBoardReader:
-    """Every folder with event files is a run, as in TensorBoard itself."""
+    """Each folder with event files is a run, as in TensorBoard itself."""
 
     name = "tensorboard"
     title = "TensorBoard event files"
@@ -83,7 +83,7 @@ def _belongs_to_parent(folder: Path, folders: Mapping[Path, Any]) -> bool:
 
 @dataclass
 class _Points:
-    """Points of one metric in a file, in pieces as they were decoded; `order` is the offset of each in the file."""
+    """The points of one metric in a file, in pieces as decoded; `order` is the file offset of each point."""
 
     order: list[Ints] = field(default_factory=list)
     steps: list[Ints] = field(default_factory=list)
@@ -93,7 +93,7 @@ class _Points:
 
 @dataclass
 class _Template:
-    """An event with one scalar, and where its numbers are."""
+    """An event with one scalar, and the positions of its numbers."""
 
     tag: str
     time_at: int
@@ -107,14 +107,14 @@ class _Template:
 
 @dataclass
 class _EventFile:
-    """What one event file holds."""
+    """The content of one event file."""
 
     path: Path
     offset: int = 0
     inode: int = 0
     points: dict[str, _Points] = field(default_factory=dict)
     restarts: list[tuple[int, int]] = field(default_factory=list)
-    """Offset and step of each `SessionLog.START`: the points before it from that step on are void."""
+    """Offset and step of each `SessionLog.START`: earlier points in the file at or after that step are void."""
     config: dict[str, ConfigValue] = field(default_factory=dict)
     status: Status | None = None
     first_time: float = math.inf
@@ -137,7 +137,7 @@ class _EventFile:
         self.offset = records.offset
         self.notes += records.notes
         if self.skipped:
-            self.notes.append(f"{self.path.name}: {counted(self.skipped, 'record')} not understood and left out")
+            self.notes.append(f"{self.path.name}: {counted(self.skipped, 'record')} skipped: not in a known format")
 
     def _decode(self, group: Records, templates: list[_Template]) -> None:
         offsets, payloads = group.offsets, group.payloads
@@ -158,7 +158,7 @@ class _EventFile:
             offsets, payloads = offsets[1:], payloads[1:]
 
     def _take(self, template: _Template, offsets: Ints, payloads: Bytes) -> tuple[Ints, Bytes]:
-        """Takes the events that fit a template, and leaves the others."""
+        """Decode the events that match a template, and return the others."""
         fits = ((payloads & template.mask) == template.expected).all(axis=1)
         if not fits.any():
             return offsets, payloads
@@ -178,7 +178,7 @@ class _EventFile:
         points = self.points.get(tag)
         if points is None:
             if len(self.points) >= MOST_METRICS or len(tag) > LONGEST_METRIC:
-                raise UserError(f"{self.path} has more metrics, or longer names of metrics, than a run may have")
+                raise UserError(f"{self.path} has too many metrics, or metrics whose names are too long")
             points = self.points[tag] = _Points()
         self.count += len(order)
         if self.count > MOST_POINTS:
@@ -194,7 +194,7 @@ class _EventFile:
         self.last_time = max(self.last_time, last)
 
     def _take_event(self, offset: int, event: bytes) -> None:
-        """One event of any kind, field by field."""
+        """Decode one event of any kind, field by field."""
         time, step, summaries = 0.0, 0, []
         for number, kind, start, end in wire.fields(event):
             if number == 1 and kind == wire.FIXED64:
@@ -248,7 +248,7 @@ class _EventFile:
                 self.status = _HPARAM_STATUS.get(status)
 
     def _take_text(self, tensor: bytes) -> None:
-        """Many programs log their options as a text: a JSON object, or a table with two columns in Markdown."""
+        """Take options from a text summary: many programs log them as a JSON object or a two-column Markdown table."""
         if len(tensor) <= _LONGEST_TEXT_BYTES:
             texts = [tensor[start:end] for number, kind, start, end in wire.fields(tensor) if (number, kind) == (8, 2)]
             for text in texts:
@@ -256,13 +256,13 @@ class _EventFile:
                 self.config.update(flatten(options, str(self.path)))
 
     def series(self) -> dict[str, tuple[Ints, MetricSeries]]:
-        """The points of each metric in the order of the file, without those that a restart within it made void."""
+        """Return the points of each metric in file order, without those that a restart within the file made void."""
         by_tag = {}
         for tag, points in self.points.items():
             order = np.concatenate(points.order)
             steps = np.concatenate(points.steps)
             values, times = np.concatenate(points.values), np.concatenate(points.times)
-            self.points[tag] = _Points()  # the pieces are not needed any more
+            self.points[tag] = _Points()  # free the pieces
             keep = np.argsort(order, kind="stable")
             for offset, step in self.restarts:
                 keep = keep[~((order[keep] < offset) & (steps[keep] >= step))]
@@ -276,7 +276,7 @@ def _column(rows: Bytes, start: int, width: int) -> Bytes:
 
 
 def _template_of(row: Bytes) -> _Template | None:
-    """The template that an event makes; None where it is not an event with a time and exactly one scalar."""
+    """Build a template from an event; None if it is not an event with a time and exactly one scalar."""
     event = row.tobytes()
     try:
         parts = list(wire.fields(event))
@@ -303,14 +303,14 @@ def _template_of(row: Bytes) -> _Template | None:
     mask = np.full(len(row), 0xFF, dtype=np.uint8)
     mask[time_at : time_at + 8] = 0
     mask[value_at : value_at + (4 if value_type == "<f4" else 8)] = 0
-    mask[step_at : step_at + step_bytes] = 0x80  # as many bytes, each with the same sign of whether another follows
+    mask[step_at : step_at + step_bytes] = 0x80  # same varint length: compare only the continuation bits
     if step_bytes == 10:
-        mask[step_at + 9] = 0xFF  # the last byte holds one bit
+        mask[step_at + 9] = 0xFF  # the tenth byte of a varint has only one bit
     return _Template(tag, time_at, step_at, step_bytes, value_at, value_type, mask, row & mask)
 
 
 def _scalar_place(value: bytes) -> tuple[str, int, str] | None:
-    """Tag, position and type of the only number of a summary value; None where it has another shape."""
+    """Return tag, position and type of the only number of a summary value; None if it has another form."""
     tag, place, value_type, metadata = None, None, "", b""
     for number, kind, start, end in wire.fields(value):
         if number == 1 and kind == wire.BYTES and tag is None:
@@ -332,11 +332,11 @@ def _scalar_place(value: bytes) -> tuple[str, int, str] | None:
 
 
 _TENSOR_TYPES = {1: ("<f4", 5), 2: ("<f8", 6)}
-"""dtype → NumPy's type, and the field that holds the values where `tensor_content` does not."""
+"""dtype → the NumPy type, and the field with the values if `tensor_content` is not used."""
 
 
 def _tensor_place(tensor: bytes) -> tuple[int, str] | None:
-    """Where the number of a float or double tensor with one element lies."""
+    """Return position and type of the number in a one-element float or double tensor; None for other tensors."""
     dtype, content, elements = 0, None, 1
     for number, kind, start, end in wire.fields(tensor):
         if number == 1 and kind == wire.VARINT:
@@ -358,7 +358,7 @@ _VARINT_FIELDS = {7, 10, 11, 16, 17}
 
 
 def _scalar_in(tensor: bytes) -> tuple[float | None, bool]:
-    """The number of a tensor with one element, and whether it is a float32; None for all other tensors."""
+    """Return the number of a one-element tensor (None for other tensors), and whether it is a float32."""
     place = _tensor_place(tensor)
     if place is not None:
         value = np.frombuffer(tensor, dtype=place[1], count=1, offset=place[0])[0]
@@ -385,7 +385,7 @@ def _numbers(content: bytes, value_type: np.dtype[Any]) -> list[Any]:
 
 
 def _elements(shape: bytes) -> int:
-    """How many elements a tensor of a shape has."""
+    """Return the number of elements of a tensor of this shape."""
     count = 1
     for number, kind, start, end in wire.fields(shape):
         if number == 2 and kind == wire.BYTES:
@@ -399,7 +399,7 @@ def _is_start(session_log: bytes) -> bool:
 
 
 def _plugin_of(metadata: bytes) -> tuple[str, bytes]:
-    """Name and content of the plug-in that a summary value is for."""
+    """Return the name and content of the plug-in data of a summary value."""
     name, content = "", b""
     for number, kind, start, end in wire.fields(metadata):
         if number == 1 and kind == wire.BYTES:
@@ -413,7 +413,7 @@ def _plugin_of(metadata: bytes) -> tuple[str, bytes]:
 
 
 def _hparams_in(session_start: bytes) -> dict[str, ConfigValue]:
-    """The map of hyperparameters: names to values of `google.protobuf.Value`."""
+    """Return the hyperparameters: names to values of `google.protobuf.Value`."""
     hparams: dict[str, ConfigValue] = {}
     for number, kind, start, end in wire.fields(session_start):
         if number == 1 and kind == wire.BYTES:
@@ -458,13 +458,13 @@ def _options_in(text: str) -> dict[str, Any]:
 
 @dataclass
 class _Chain:
-    """Event files of one folder that follow each other: a run and its restarts."""
+    """Consecutive event files of one folder: a run and its restarts."""
 
     id: str
     files: list[_EventFile] = field(default_factory=list)
     last_time: float = -math.inf
     known: dict[str, float] = field(default_factory=dict)
-    """Metric → last step that was given already, for a run that continues."""
+    """Metric → the last step already delivered, for a run that continues."""
 
 
 def _runs_of_folder(
@@ -517,7 +517,7 @@ def _known_files(cursor: Cursor, files: list[Path]) -> Iterator[tuple[Path, int]
 
 
 def _follows(chain: _Chain, events: _EventFile) -> bool:
-    """Whether a file may be a restart of what a chain holds: it begins later, or logs other metrics."""
+    """Return whether a file may be a restart of a chain: it begins later, or logs other metrics."""
     earlier = {tag for each in chain.files for tag in each.points} | chain.known.keys()
     return events.first_time >= chain.last_time or not earlier & events.points.keys()
 
@@ -550,7 +550,7 @@ def _run_of_chain(chain: _Chain, hparams: list[_EventFile], cursor: Cursor | Non
     if repeated or rewound:
         notes.append("restarted: points that a restart logged again were replaced")
     if several:
-        notes.append("event files of this folder were written at the same time: each writer is a run of its own")
+        notes.append("event files of this folder were written at the same time: each writer is a separate run")
     if any(each.has_float32 for each in files):
         notes.append(FLOAT32)
     config = {key: value for each in files for key, value in each.config.items()}
@@ -582,7 +582,7 @@ def _void_from(joined: dict[str, list[MetricSeries]], step: int) -> int:
 
 
 def _drop_from(parts: list[MetricSeries], step: int) -> int:
-    """Drops the points from a step on that a restart logs again. Says how many there were."""
+    """Drop the points from a step on, which a restart logs again. Return how many were dropped."""
     dropped = 0
     for at, series in enumerate(parts):
         keep = series.steps < step

@@ -1,4 +1,4 @@
-"""TFRecord files: records with a length and two checksums, read in blocks that fit the processor's cache."""
+"""Reader for TFRecord files: records with a length and two checksums, read in blocks that fit the CPU cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairtrial.readers.crc32c import Bytes, masked_crc32c
 
 BLOCK_BYTES = 256 << 10
 LARGEST_RECORD_BYTES = 256 << 20
-"""Images, audio and graphs are records too; none that a training run logs is larger."""
+"""A limit above any record that a training run logs, including images, audio and graphs."""
 FRAME_BYTES = 16
 _LENGTH = struct.Struct("<Q").unpack_from
 Offsets = npt.NDArray[np.int64]
@@ -31,19 +31,20 @@ class Records:
 
 @dataclass
 class RecordFile:
-    """Goes through a file from an offset on. After the iteration, `offset` is where to go on, and the notes say why
-    the end of the file was not reached.
+    """Iterates over the records of a file from `offset`.
+
+    After the iteration, `offset` is where to resume, and `notes` explain why the end of the file was not reached.
     """
 
     path: Path
     offset: int = 0
     notes: list[str] = field(default_factory=list)
     damaged: int = 0
-    """Records whose checksum is wrong. They are left out."""
+    """The number of records with a wrong checksum, which are skipped."""
     first_damaged: int = 0
 
     def batches(self) -> Iterator[list[Records]]:
-        """All sound records, block by block; within a block by their length."""
+        """Yield all intact records, block by block, grouped by length within a block."""
         with open_file(self.path) as file:
             file.seek(self.offset)
             block, ended = b"", False
@@ -63,20 +64,21 @@ class RecordFile:
                     return
             if block:
                 self.notes.append(
-                    f"{self.path.name} ends within a record ({len(block):,} bytes): it is still written or was cut off"
+                    f"{self.path.name} ends inside a record ({len(block):,} bytes): "
+                    "it is still being written or was truncated"
                 )
         if self.damaged:
             self._note_damaged()
 
     def _missing(self, block: bytes) -> int:
-        """Bytes that the record at the beginning of a block still lacks."""
+        """Return how many bytes are missing from the record at the beginning of a block."""
         if len(block) < 12:
             return 0
         length = _LENGTH(block)[0]
         return int(length) + FRAME_BYTES - len(block) if length <= LARGEST_RECORD_BYTES else 0
 
     def _walk(self, block: bytes) -> tuple[list[int], list[int], int, bool]:
-        """Where the whole records of a block begin, their lengths, where they end, and whether no more can follow."""
+        """Return starts and lengths of the complete records of a block, their end, and whether reading must stop."""
         starts: list[int] = []
         lengths: list[int] = []
         position, end = 0, len(block) - FRAME_BYTES
@@ -91,7 +93,10 @@ class RecordFile:
         return starts, lengths, position, stopped
 
     def _checked(self, block: bytes, starts: list[int], lengths: list[int]) -> tuple[list[Records], int | None]:
-        """The sound records by length, and the bytes before a length whose own checksum is wrong: it ends the file."""
+        """Return the intact records by length, and the position of the first length with a wrong checksum, if any.
+
+        Reading must stop there, because the start of the next record is unknown.
+        """
         content = np.frombuffer(block, dtype=np.uint8)
         begin = np.array(starts, dtype=np.int64)
         length = np.array(lengths, dtype=np.int64)
@@ -123,13 +128,13 @@ class RecordFile:
             self._note_damaged()
         self.notes.append(
             f"{self.path.name} is damaged: the record at byte {self.offset:,} has a length with a wrong checksum; "
-            "what follows is not read"
+            "the rest is not read"
         )
 
     def _note_damaged(self) -> None:
         records = "1 record" if self.damaged == 1 else f"{self.damaged:,} records"
         self.notes.append(
-            f"{self.path.name} is damaged: {records} with a wrong checksum left out, the first at byte "
+            f"{self.path.name} is damaged: {records} with a wrong checksum skipped, the first at byte "
             f"{self.first_damaged:,}"
         )
 
@@ -141,6 +146,6 @@ def _length_is_sound(head: bytes) -> bool:
 
 
 def _rows(content: Bytes, starts: Offsets, width: int) -> Bytes:
-    """The same number of bytes from each start, as the rows of a matrix."""
+    """Return `width` bytes from each start, as the rows of a matrix."""
     windows = np.lib.stride_tricks.sliding_window_view(content, width)
     return np.ascontiguousarray(windows[starts])

@@ -1,4 +1,4 @@
-"""trackio projects: an sqlite database each, with the metrics of a row as one JSON text."""
+"""Reader for trackio projects: one SQLite database each, with the metrics of a row as JSON text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fairtrial.readers.whole_files import file_stamps, finished, sized
 
 
 class TrackioReader:
-    """Every run of every project below a folder, such as `$TRACKIO_DIR`."""
+    """Each run of every project below a folder, such as `$TRACKIO_DIR`, is a run."""
 
     name = "trackio"
     title = "trackio projects (sqlite)"
@@ -33,7 +33,7 @@ class TrackioReader:
     def read(self, place: Path, since: Mapping[str, Cursor] | None = None) -> Iterator[SourceRun]:
         projects = [path for path in files_below(place, _is_database) if _is_project(path)]
         if not projects:
-            raise UserError(f"{place} has no trackio project", hint="They are named PROJECT.db.")
+            raise UserError(f"{place} has no trackio project", hint="A project is a file named PROJECT.db.")
         for path in projects:
             with open_database(path) as database:
                 yield from _runs_of_project(database, since, several=len(projects) > 1)
@@ -83,7 +83,7 @@ def _runs_of_project(database: Database, since: Mapping[str, Cursor] | None, *, 
             series=points.series(),
             config=configs.get(name, {}),
             files=sized(files),
-            notes=(f"{counted(bad, 'row')} not understood and left out",) if bad else (),
+            notes=(f"{counted(bad, 'row')} skipped: not in a known format",) if bad else (),
         )
         yield finished(run, stamps, since)
 

@@ -1,4 +1,4 @@
-"""CSV files that people export from W&B's pages: the table of runs, and the data of a chart."""
+"""Reader for CSV exports from the W&B web app: the table of runs, and the data of a chart."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class WandbExportReader:
         header = header_names(rows[0][0], str(place)) if rows else []
         for cells, whole, line in rows[1:]:
             if not whole or len(cells) != len(header):
-                raise UserError(f"{place}: line {line} has {len(cells)} cells, the header {len(header)}")
+                raise UserError(f"{place}: line {line} has {len(cells)} cells, but the header has {len(header)}")
         records = [dict(zip(header, cells, strict=True)) for cells, _, _ in rows[1:]]
         if _is_chart(header):
             runs = _chart(place, header, records)
@@ -62,7 +62,7 @@ class WandbExportReader:
             runs = _run_table(place, records)
         else:
             raise UserError(
-                f"{place} is not an export of W&B: it has neither Name and State nor columns 'RUN - METRIC'"
+                f"{place} is not a W&B export: it has neither the columns Name and State nor columns 'RUN - METRIC'"
             )
         for run in runs:
             yield finished(run, file_stamps([place]), since)
@@ -82,7 +82,7 @@ def _is_chart(header: list[str]) -> bool:
 
 
 def _chart(place: Path, header: list[str], records: list[dict[str, str]]) -> Iterator[SourceRun]:
-    """`RUN - METRIC`, with the smallest and largest value of a smoothed or grouped line in columns of their own."""
+    """Read columns named `RUN - METRIC`; the extra columns for the minimum and maximum of a line are ignored."""
     columns: dict[str, list[tuple[str, str]]] = {}
     for name in header[1:]:
         match = _SERIES.fullmatch(name)
@@ -100,18 +100,18 @@ def _chart(place: Path, header: list[str], records: list[dict[str, str]]) -> Ite
             name=run,
             series=points.series(),
             files=sized([place]),
-            notes=("W&B samples the points of a chart; smoothing and grouping are in the values",),
+            notes=("W&B samples the points of a chart; the values include any smoothing and grouping",),
         )
 
 
 def _run_table(place: Path, records: list[dict[str, str]]) -> Iterator[SourceRun]:
-    """Configuration and summary stand side by side in such a table, and nothing tells them apart."""
+    """Read a table of runs. It does not distinguish configuration from summary, so each value is in both."""
     seen: set[str] = set()
     for row in records:
         name = row["Name"]
         run_id = row.get("ID") or name
         if run_id in seen:
-            raise UserError(f"{place} has two runs of the name '{run_id}'", hint="Export the column ID with it.")
+            raise UserError(f"{place} has two runs named '{run_id}'", hint="Include the ID column in the export.")
         seen.add(run_id)
         values: dict[str, ConfigValue] = {}
         for key, cell in row.items():
@@ -120,5 +120,5 @@ def _run_table(place: Path, records: list[dict[str, str]]) -> Iterator[SourceRun
                 values[key] = cell if number is None else number
         yield SourceRun(
             id=run_id, name=name, series={}, config=values, summary=values, status=_STATES.get(row["State"].lower()),
-            files=sized([place]), notes=("a table of runs has one value per run and column, no series",),
+            files=sized([place]), notes=("a table of runs has one value per run and column, and no series",),
         )  # fmt: skip

@@ -1,8 +1,8 @@
-"""W&B offline runs: `.wandb` files, read without wandb and without protobuf, with every checksum verified.
+"""Reader for W&B offline runs: `.wandb` files, read without wandb or protobuf, with every checksum verified.
 
-Traps of the format, by version of wandb: the step of a row is its item `_step` (`history.step` is 0 for rows with a
-step of their own in 0.16); a nested value is one JSON object (0.16) or items with nested keys (0.19 on); from 0.19 on
-two summary records go with each row and repeat it: they are skipped, but for the last.
+Pitfalls of the format, by version of wandb: the step of a row is its item `_step` (in 0.16, `history.step` is 0 for
+rows logged with an explicit step); a nested value is one JSON object (0.16) or items with nested keys (0.19 and later);
+since 0.19, each row is followed by two summary records that repeat it, all of which are skipped except the last.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STEP_ITEM, _RUNTIME_ITEM = b"\x05_step\x82\x01", b"\x12\x06_wandb\x12\x07runtim
 
 
 class WandbReader:
-    """Every `.wandb` file is a run."""
+    """Each `.wandb` file is a run."""
 
     name = "wandb"
     title = "W&B offline runs (.wandb files)"
@@ -51,7 +51,7 @@ class WandbReader:
     def read(self, place: Path, since: Mapping[str, Cursor] | None = None) -> Iterator[SourceRun]:
         files = files_below(place, _is_run_file)
         if not files:
-            raise UserError(f"{place} has no W&B offline runs", hint="They are named run-ID.wandb.")
+            raise UserError(f"{place} has no W&B offline runs", hint="An offline run is a file named run-ID.wandb.")
         for path in files:
             yield _read_run(path, relative_name(path, place), since or {})
 
@@ -62,7 +62,7 @@ def _is_run_file(name: str) -> bool:
 
 @dataclass
 class _RunState:
-    """What the records of a file have said so far."""
+    """The state accumulated from the records of a file."""
 
     where: str
     points: PointCollector
@@ -77,15 +77,15 @@ class _RunState:
     last_summary: bytes = b""
 
     def take(self, record: bytes) -> None:
-        """One record. History comes first because nearly all records are that, or summaries, which wait."""
+        """Process one record. History and (deferred) summaries, which are nearly all records, have a fast path."""
         position = 0
-        if record[:1] == b"\x08":  # the number of the record
+        if record[:1] == b"\x08":  # the record number
             _, position = wire.varint(record, 1)
         kind, after = wire.varint(record, position)
         if kind == _SUMMARY << 3 | wire.BYTES and (_STEP_ITEM in record or _RUNTIME_ITEM in record):
             if _STEP_ITEM in record:
                 self.last_summary = record[after:]
-            return  # W&B's own summary of a row that the history has too, and of the time that has passed
+            return  # W&B's own summary of a history row or of the elapsed time
         if kind == _HISTORY << 3 | wire.BYTES:
             length, start = wire.varint(record, after)
             if start + length > len(record):
@@ -121,7 +121,7 @@ class _RunState:
                 after = position + length
                 if after > end:
                     raise wire.BadWire("a field is longer than its message")
-                # The usual item is a key of under 128 bytes and a JSON text of under 128 bytes, and nothing else.
+                # Fast path for the usual item: only a key and a JSON text, each shorter than 128 bytes.
                 size = record[position + 1] if position + 1 < after else 0x80
                 value = position + 2 + size
                 if (
@@ -176,7 +176,7 @@ class _RunState:
                 add(_metric(key), step, _SPECIAL_TEXTS[value], time)
 
     def _take_nested(self, key: str, value: dict[str, Any], step: int, time: float) -> None:
-        """A dictionary of numbers. What has a `_type` is an image, a table or another object of W&B."""
+        """Take a dictionary of numbers. One with a `_type` is an image, a table or another W&B object: ignore it."""
         if "_type" in value or key in _OWN_KEYS:
             return
         for path, each in flatten({key: value}, self.where).items():
@@ -209,7 +209,7 @@ class _RunState:
         self.exit_code = codes[-1] if codes else 0
 
     def finish(self) -> None:
-        """wandb 0.16 writes the summary as a whole when it ends, so the last one of that kind counts."""
+        """Apply the last deferred summary: wandb 0.16 writes the whole summary when the run ends."""
         if self.last_summary:
             length, start = wire.varint(self.last_summary, 0)
             self._take_summary(self.last_summary[start : start + length])
@@ -224,7 +224,7 @@ _metrics: dict[bytes, str] = {}
 
 
 def _metric(key: bytes) -> str:
-    """A key as text. Keys repeat with every row."""
+    """Decode a key. The result is cached, because keys repeat in every row."""
     known = _metrics.get(key)
     if known is None:
         try:
@@ -245,7 +245,7 @@ def _as_float(value: float) -> float:
 
 
 def _item(item: bytes) -> tuple[bytes, bytes]:
-    """Key and JSON text of an item in any order of its fields."""
+    """Return the key and JSON text of an item, whatever the order of its fields."""
     keys: list[bytes] = []
     text = b"null"
     for number, kind, start, end in wire.fields(item):
@@ -257,7 +257,7 @@ def _item(item: bytes) -> tuple[bytes, bytes]:
 
 
 def _values(texts: list[bytes]) -> list[Any]:
-    """The values of a row, parsed at once; one by one where one of them is not JSON, such as NaN, or is −0."""
+    """Parse the values of a row at once; one by one if any of them is not JSON, such as NaN, or is −0."""
     try:
         values = orjson.loads(b"[" + b",".join(texts) + b"]")
         if len(values) == len(texts) and b"-0" not in texts:
@@ -277,13 +277,13 @@ def _value(text: bytes) -> Any:
     if text.count(b"{") + text.count(b"[") > DEEPEST:
         return None
     try:
-        return json.loads(text)  # NaN within an object, or a number with many digits
+        return json.loads(text)  # NaN inside an object, or a number with many digits
     except (ValueError, RecursionError):
         raise wire.BadWire("a value that is not JSON") from None
 
 
 def _updates(record: bytes) -> Iterator[tuple[list[str], Any]]:
-    """The updates of a configuration or summary: the path of keys, and the value."""
+    """Yield the updates of a configuration or summary as the path of keys and the value."""
     for number, kind, start, end in wire.fields(record):
         if number != 1 or kind != wire.BYTES:
             continue
@@ -314,7 +314,7 @@ def _read_run(path: Path, run_id: str, since: Mapping[str, Cursor]) -> SourceRun
     if head[:4] != IDENT[: len(head)] or (len(head) >= 6 and int.from_bytes(head[4:6], "little") != _MAGIC):
         raise UserError(f"{path} is not a W&B offline run: it does not begin with {IDENT.decode()}")
     if len(head) == _HEADER_BYTES and head[6] != 0:
-        raise UserError(f"{path} has version {head[6]} of the format of W&B, which is not known")
+        raise UserError(f"{path} has version {head[6]} of the W&B format, which is not supported")
     cursor = since.get(run_id)
     inode = path.stat().st_ino
     if cursor is not None and (cursor["inode"] != inode or path.stat().st_size < cursor["offset"]):
@@ -337,7 +337,7 @@ def _read_run(path: Path, run_id: str, since: Mapping[str, Cursor]) -> SourceRun
         notes.append(f"{path.name} has no records yet")
     notes += log.notes
     if state.bad_records:
-        notes.append(f"{path.name}: {counted(state.bad_records, 'record')} not understood and left out")
+        notes.append(f"{path.name}: {counted(state.bad_records, 'record')} skipped: not in a known format")
     return SourceRun(
         id=run_id,
         name=state.name or path.stem.removeprefix("run-"),

@@ -1,4 +1,4 @@
-"""Sources that are written anew as a whole: going on with them means to notice that nothing has changed."""
+"""Helpers for sources that are rewritten as a whole: resuming means detecting that nothing has changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairtrial.readers.contract import Cursor, SourceFile, SourceRun
 
 
 def file_stamps(paths: Iterable[Path]) -> dict[str, list[int]]:
-    """What tells a file that was changed or replaced: its inode, size and time of change."""
+    """Return the inode, size and modification time of each file, which detect a changed or replaced file."""
     stamps = {}
     for path in paths:
         try:
@@ -30,7 +30,7 @@ def sized(paths: Iterable[Path]) -> tuple[SourceFile, ...]:
 
 
 def finished(run: SourceRun, stamps: Mapping[str, list[int]], since: Mapping[str, Cursor] | None) -> SourceRun:
-    """The run with its cursor; without points where the files are those of the cursor that was given."""
+    """Return the run with its cursor; without points if the files have not changed since the given cursor."""
     cursor = {"files": dict(stamps)}
     if since and since.get(run.id) == cursor:
         return replace(run, series={}, cursor=cursor, continues=True)

@@ -1,4 +1,4 @@
-"""The wire format of Protocol Buffers: fields of a message, without a schema and without a dependency."""
+"""Decoder for the Protocol Buffers wire format: fields of a message, without a schema or dependencies."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Payload = bytes | memoryview
 
 
 class BadWire(ValueError):
-    """Bytes that are not a message. Never leaves this package: readers make a note or an error of it."""
+    """Raised for bytes that are not a message. Readers convert it to a note or a UserError."""
 
 
 def fields(message: Payload) -> Iterator[tuple[int, int, int, int]]:
-    """Each field as (number, wire type, start, end): the value of a varint is `start`, others `message[start:end]`."""
+    """Yield each field as (number, wire type, start, end): a varint's value is `start`, others `message[start:end]`."""
     position, size = 0, len(message)
     while position < size:
         key, position = varint(message, position)
@@ -41,7 +41,7 @@ def fields(message: Payload) -> Iterator[tuple[int, int, int, int]]:
 
 
 def varint(message: Payload, position: int) -> tuple[int, int]:
-    """The unsigned number at a position, and where it ends."""
+    """Return the unsigned number at a position, and the position after it."""
     value = shift = 0
     for position in range(position, min(position + _LONGEST_VARINT, len(message))):  # noqa: B020
         byte = message[position]
@@ -53,7 +53,7 @@ def varint(message: Payload, position: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """A varint as int64 or int32."""
+    """Reinterpret a varint as a signed int64 or int32."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 

@@ -1,1 +1,1 @@
-"""Is it true? Pure functions from numbers to findings."""
+"""Statistics: pure functions that turn numbers into estimates, tests and verdicts."""

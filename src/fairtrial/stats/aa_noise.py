@@ -1,4 +1,4 @@
-"""A/A: the same work against itself. What differs is noise, and what it cannot be told apart from is not seen."""
+"""A/A tests: time the same work against itself. Any difference is noise, and it limits what an A/B test can detect."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from fairtrial.stats.samples import Array
 from fairtrial.stats.speed import SpeedComparison, compare_rounds
 
 ALARMS_AMONG = 4
-"""Rounds in each of the small comparisons that false alarms are counted over."""
+"""The number of rounds in each of the small A/A comparisons in which false alarms are counted."""
 
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """What this machine does to times of equal work."""
+    """The timing noise of this machine, measured on identical work."""
 
     compared: SpeedComparison
     round_percent: float
-    """95 % of rounds of A B B A lie within this many percent of 1."""
+    """The ratio B/A of an A B B A round lies within this many percent of 1 in 95 % of rounds."""
     detectable_percent: dict[int, float | None]
-    """By number of rounds: the smallest slowdown that is seen four times out of five."""
+    """By number of rounds: the smallest slowdown that is detected with a power of 80 %."""
     alarms: int
     comparisons: int
     drift_percent: float
-    """By how much the speed of the two halves of the check differed."""
+    """By how much the mean times of the first and second half of the check differed."""
 
     def to_dict(self) -> dict[str, Any]:
         detected = {str(rounds): value for rounds, value in self.detectable_percent.items()}
@@ -36,7 +36,7 @@ class NoiseFloor:
 
 
 def noise_floor(first: Array, second: Array, rounds: tuple[int, ...] = (4, 8, 16), alpha: float = 0.05) -> NoiseFloor:
-    """From the times of two sides that do the same, round by round."""
+    """Compute the noise floor from the times, round by round, of two sides that do the same work."""
     logs = np.log(second) - np.log(first)
     sd = float(logs.std(ddof=1))
     effects = {n: detectable(n, sd, Design(paired=True, alpha=alpha)) for n in rounds}

@@ -1,7 +1,7 @@
-"""Rules for a family of comparisons that each have a test of their own: adjusted p-values, and levels that agree.
+"""Multiple-testing adjustments: adjusted p-values, and interval levels that agree with them.
 
-`families.py` applies them. The two rules for paired t that share one limit take their noise from the whole layout; here
-they are only named.
+`families.py` applies them. The two rules for paired t tests that use one joint limit estimate their noise from the
+whole layout; they are only named here.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Adjustment:
-    """How several comparisons are judged together, chosen with `--family`.
+    """A multiple-testing adjustment for a family of comparisons, selected with `--family`.
 
-    `adjust(p_values)` returns the adjusted p of each. `levels(p_values, alpha)` returns the error rate of each one's
-    own interval, which must exclude zero exactly where the adjusted p is at most α.
+    `adjust(p_values)` returns the adjusted p-value of each comparison. `levels(p_values, alpha)` returns the error rate
+    of each comparison's own interval, which must exclude zero exactly if the adjusted p-value is at most α.
 
         BONFERRONI = Adjustment(
             adjust=lambda p_values: [min(1.0, len(p_values) * p) for p in p_values],
@@ -31,7 +31,7 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class JointLimit:
-    """One limit for all pairs at once. `method` is what an interval is called by it, `name` what a sentence says."""
+    """A joint limit for all pairs. `method` is the name of its intervals in results; `name` is its name in messages."""
 
     method: str
     name: str
@@ -43,7 +43,7 @@ TUKEY_POOLED = JointLimit("Tukey, pooled within seeds", "Tukey's limit")
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down: keeps the chance of any false alarm in the family below α."""
+    """Return p-values adjusted by Holm's step-down, which controls the family-wise error rate at α."""
     count = len(p_values)
     adjusted = [0.0] * count
     worst = 0.0
@@ -54,9 +54,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def holm_levels(p_values: Sequence[float], alpha: float) -> list[float]:
-    """The share of α of each one's own step; those that come after the first failure share its step.
+    """Return the error rate of each comparison's Holm step; those after the first failure use its step.
 
-    An interval at this error rate excludes zero exactly when the adjusted p is at most α. Equal p have equal steps.
+    An interval at this error rate excludes zero exactly if the adjusted p-value is at most α. Equal p-values have equal
+    steps.
     """
     count, ordered = len(p_values), sorted(p_values)
     failed = next((rank for rank, p in enumerate(ordered) if (count - rank) * p > alpha), count - 1)
@@ -64,7 +65,7 @@ def holm_levels(p_values: Sequence[float], alpha: float) -> list[float]:
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Keeps the expected share of false alarms among all alarms below α."""
+    """Return p-values adjusted by Benjamini and Hochberg's procedure, which controls the false discovery rate at α."""
     count = len(p_values)
     adjusted = [0.0] * count
     best = 1.0
@@ -75,7 +76,10 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
 
 
 def benjamini_hochberg_levels(p_values: Sequence[float], alpha: float) -> list[float]:
-    """One error rate for all: α times the share that is significant. It excludes zero exactly for those."""
+    """Return one error rate for all intervals: α times the share of significant comparisons.
+
+    Intervals at this rate exclude zero exactly for the significant comparisons.
+    """
     count = len(p_values)
     significant = sum(p <= alpha for p in benjamini_hochberg(p_values))
     return [alpha * max(1, significant) / count] * count

@@ -1,4 +1,4 @@
-"""Many tasks at once: aggregates of one arm over runs × tasks, with intervals by run that hold at few runs."""
+"""Aggregates over runs × tasks, with intervals over runs that keep their coverage when there are few runs."""
 
 from __future__ import annotations
 
@@ -57,10 +57,11 @@ def aggregate(
     rng: Seed = None,
     gamma: float = 1.0,
 ) -> Estimate:
-    """One number over runs × tasks with its interval.
+    """Aggregate a table of runs × tasks to one number with a confidence interval.
 
-    `method="bootstrap"` gives the stratified bootstrap of rliable instead, which takes the tasks of one run for
-    independent; `resamples` and `rng`, a seed or a generator, are for it alone.
+    The default interval is a jackknife over runs. `method="bootstrap"` uses rliable's stratified bootstrap instead,
+    which treats the tasks of one run as independent. `resamples` and `rng` (a seed or a generator) apply only to the
+    bootstrap.
     """
     table = as_scores(scores, "scores")
     _check(level, method, resamples)
@@ -79,13 +80,13 @@ def _check(level: float, method: str, resamples: int | None) -> None:
     if method not in METHODS:
         raise InvalidOptions(unknown("method", str(method), METHODS))
     if resamples is not None and method != "bootstrap":
-        raise InvalidOptions("resamples are for method='bootstrap'; the jackknife draws nothing")
+        raise InvalidOptions("resamples only applies to method='bootstrap'; the jackknife does not resample")
     if resamples is not None and resamples < 100:
         raise InvalidOptions(f"resamples must be at least 100, not {resamples}")
 
 
 def aggregate_tables(tables: Tables, statistic: str, level: float = 0.95, gamma: float = 1.0) -> Estimate:
-    """The same by the jackknife, also for tasks that have runs of their own: several finite tables."""
+    """Aggregate one or more finite tables by the jackknife. Tasks with separate runs are in separate tables."""
     unknown = _unknown(tables, statistic, level, gamma)
     tables, statistic = as_means(tables, statistic, gamma)
     if min(len(table) for table in tables) < fewest_runs(statistic):
@@ -97,14 +98,14 @@ def aggregate_tables(tables: Tables, statistic: str, level: float = 0.95, gamma:
 
 
 def as_means(tables: Tables, statistic: str, gamma: float) -> tuple[Tables, str]:
-    """The optimality gap of many scores is the mean of their gaps."""
+    """Rewrite the optimality gap as a mean: it is the mean of the gaps of all scores."""
     if statistic != "optimality_gap":
         return tables, statistic
     return [np.maximum(gamma - table, 0.0) for table in tables], "mean"
 
 
 def _unknown(tables: Tables, statistic: str, level: float, gamma: float) -> Estimate:
-    """The value without an interval."""
+    """Return the point estimate without an interval."""
     statistic_named(statistic)
     if statistic == "optimality_gap" and len(tables) == 1:
         value = float(optimality_gap(tables[0], gamma))
@@ -116,7 +117,7 @@ def _unknown(tables: Tables, statistic: str, level: float, gamma: float) -> Esti
 
 
 def _with_limits(unknown: Estimate, inference: Inference | None) -> Estimate:
-    """None: no run moves the statistic, so nothing is known about its noise."""
+    """Add the interval of an inference. None means that no run changes the statistic, so its noise is unknown."""
     if inference is None:
         return replace(unknown, reason=Reason.NO_VARIATION.value)
     low, high = inference.interval(1 - unknown.level)
@@ -129,18 +130,18 @@ def cautions_of(statistic: str, runs: int, tasks: int) -> list[FilledCaution]:
 
 
 def as_scores(scores: Array, name: str) -> Array:
-    """A finite table of runs × tasks in canonical order, or a sentence on what is wrong with it."""
+    """Return a finite table of runs × tasks in canonical order; raise UserError if the input is not one."""
     try:
         table = np.asarray(scores, dtype=np.float64)
     except (TypeError, ValueError):
-        raise UserError(f"{name} must be a table of numbers, runs × tasks, without gaps") from None
+        raise UserError(f"{name} must be a table of numbers, runs × tasks, without missing values") from None
     if table.ndim != 2 or 0 in table.shape:
         raise UserError(f"{name} must be a table of runs × tasks, not of shape {table.shape}")
     if not np.isfinite(table).all():
         count = int((~np.isfinite(table)).sum())
         raise UserError(
-            f"{name} holds {count} value(s) that are not finite",
-            hint="A run without a result is an outcome: set it to the worst score that it can have.",
+            f"{name} contains {count} value(s) that are not finite",
+            hint="A run without a result is an outcome: replace its value with the worst possible score.",
         )
     return table[row_order(table)]
 
@@ -155,9 +156,9 @@ def probability_of_improvement(
     resamples: int | None = None,
     rng: Seed = None,
 ) -> Estimate:
-    """How often a run of the candidate beats one of the control, averaged over tasks, ties halved.
+    """Return how often a run of the candidate beats one of the control, averaged over tasks; a tie counts half.
 
-    `paired`: run i of one arm belongs to run i of the other. `method`, `resamples` and `rng` as for `aggregate`.
+    `paired`: run i of one arm is paired with run i of the other. `method`, `resamples` and `rng`: see `aggregate`.
     """
     _check(level, method, resamples)
     if paired:
@@ -176,12 +177,12 @@ def probability_of_improvement(
 
 
 def performance_profile(scores: Array, taus: Array, *, level: float = 0.95) -> tuple[Array, Array, Array]:
-    """The share of runs above each τ, averaged over tasks, with a band from Student's t over runs at each τ."""
+    """Return the share of runs above each τ, averaged over tasks, with a pointwise Student's t band over runs."""
     return profile_of_tables([as_scores(scores, "scores")], taus, level=level)
 
 
 def profile_of_tables(tables: Tables, taus: Array, *, level: float = 0.95) -> tuple[Array, Array, Array]:
-    """The same for tasks that have runs of their own: several finite tables."""
+    """Return the performance profile of one or more finite tables. Tasks with separate runs are in separate tables."""
     from scipy import special
 
     thresholds = np.asarray(taus, dtype=np.float64)
@@ -201,7 +202,7 @@ def profile_of_tables(tables: Tables, taus: Array, *, level: float = 0.95) -> tu
 def mean_curve(
     curves: Array, *, level: float = 0.95, resamples: int = 2000, rng: Seed = None
 ) -> tuple[Array, Array, Array]:
-    """The mean of runs × points with a pointwise band from resampled whole runs, widened to Student's t."""
+    """Return the mean of runs × points with a pointwise band: a bootstrap of whole runs, widened to Student's t."""
     from scipy import special
 
     runs = len(curves)

@@ -1,7 +1,7 @@
 """Bootstrap of the mean difference: BCa, percentile and studentized.
 
-The mean needs no loop over resamples and no jackknife: its influence values are the deviations themselves. On the
-same resamples BCa and percentile limits equal those of `scipy.stats.bootstrap`.
+For the mean, BCa needs no jackknife, because the influence values are the deviations from the mean. On the same
+resamples, the BCa and percentile limits equal those of `scipy.stats.bootstrap`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fairtrial.stats.samples import Arms, Array
 from fairtrial.stats.student import paired_parts, welch_parts
 
 BLOCK = 1 << 21
-"""Numbers drawn at once: few enough to stay in memory however many runs and resamples there are."""
+"""The maximum number of values drawn at once, which bounds memory for any number of runs and resamples."""
 
 
 def resamples(sample: Array, count: int, rng: np.random.Generator) -> Iterator[Array]:
-    """Blocks of resampled rows, `count` in all."""
+    """Yield blocks of resampled rows, `count` rows in total."""
     rows = max(1, BLOCK // len(sample))
     for start in range(0, count, rows):
         yield sample[rng.integers(0, len(sample), (min(rows, count - start), len(sample)))]
@@ -33,7 +33,7 @@ def resampled_means(sample: Array, count: int, rng: np.random.Generator) -> Arra
 
 
 def resampled_differences(arms: Arms, count: int, rng: np.random.Generator) -> Array:
-    """Means of the resampled differences; independent arms are resampled one by one."""
+    """Return resampled mean differences. Unpaired arms are resampled independently."""
     if arms.paired:
         return resampled_means(arms.differences, count, rng)
     first = resampled_means(arms.first, count, rng)
@@ -45,7 +45,7 @@ def infer_percentile(arms: Arms, count: int, rng: np.random.Generator) -> Infere
 
 
 def infer_bca(arms: Arms, count: int, rng: np.random.Generator) -> Inference:
-    """Bias-corrected and accelerated."""
+    """Infer by the bias-corrected and accelerated (BCa) bootstrap."""
     return _from_draws("BCa bootstrap", arms, count, rng, bias=None, acceleration=_acceleration(arms))
 
 
@@ -79,20 +79,20 @@ def _acceleration(arms: Arms) -> float:
 
 
 def _share_below(ordered: Array, value: float) -> float:
-    """The share of draws below a value; those that equal it count half."""
+    """Return the share of draws below a value; draws equal to it count half."""
     left, right = np.searchsorted(ordered, value, "left"), np.searchsorted(ordered, value, "right")
     return float(left + right) / (2 * len(ordered))
 
 
 def _adjusted_quantile(ordered: Array, bias: float, acceleration: float, q: float) -> float:
-    """The quantile of sorted draws that BCa takes for a nominal q; with no bias and acceleration, q itself."""
+    """Return the BCa quantile of sorted draws for a nominal q: the q quantile if bias and acceleration are 0."""
     z = bias + float(special.ndtri(q))
     share = float(special.ndtr(bias + z / (1 - acceleration * z)))
     return _quantile(ordered, share)
 
 
 def _quantile(ordered: Array, share: float) -> float:
-    if math.isnan(share):  # every draw lies on one side of the value: there is no such limit
+    if math.isnan(share):  # every draw lies on one side of the value, so the limit is undefined
         return math.nan
     place = share * (len(ordered) - 1)
     below = math.floor(place)
@@ -103,14 +103,17 @@ def _quantile(ordered: Array, share: float) -> float:
 
 
 def _p_of_zero(share: float, bias: float, acceleration: float, count: int) -> float:
-    """The nominal q whose limit is zero: what the share of draws below zero means after BCa's correction."""
+    """Return the nominal q whose limit is zero: the share of draws below zero after the BCa correction."""
     kept = min(max(share, 0.5 / count), 1 - 0.5 / count)
     w = float(special.ndtri(kept)) - bias
     return float(special.ndtr(w / (1 + acceleration * w) - bias))
 
 
 def infer_studentized(arms: Arms, count: int, rng: np.random.Generator) -> Inference:
-    """Bootstrap-t. Resamples without spread count as infinitely far: with very few runs limits become infinite."""
+    """Infer by the bootstrap-t.
+
+    A resample without spread has an infinite t statistic, so with very few runs the limits can be infinite.
+    """
     value, error, _ = paired_parts(arms.differences) if arms.paired else welch_parts(arms.first, arms.second)
     means, errors = _resampled_parts(arms, count, rng)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -136,7 +139,7 @@ def _kept(share: float, count: int) -> float:
 
 
 def _outer(ordered: Array, share: float) -> float:
-    """An order statistic, not interpolated: between a finite and an infinite value there is no number."""
+    """Return an order statistic without interpolation, because a neighboring value can be infinite."""
     rank = math.ceil(share * len(ordered)) - 1 if share > 0.5 else math.floor(share * len(ordered))
     return float(ordered[min(max(rank, 0), len(ordered) - 1)])
 

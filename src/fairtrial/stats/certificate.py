@@ -1,8 +1,8 @@
-"""The certificate: how often would intervals of this very design cover the truth, on each shape of noise?
+"""Coverage certificates: how often the intervals of a given design cover the true difference, by noise shape.
 
-Below 20 runs per arm nobody can tell the shapes apart, so none is fitted and the worst of all that were tried is
-stated. How often runs collapse is never known from runs that did not, so collapse is tried at many rates and never
-ruled out.
+With fewer than 20 runs per arm the noise shapes are statistically indistinguishable. No shape is then fitted, and the
+certificate reports the worst coverage of all shapes tried. Runs that did not collapse do not show how often runs
+collapse, so collapse is simulated at many rates and never ruled out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SLOW_REPEATS = 400
 SLOW_RESAMPLES = 1_000
 RATIO = math.sqrt(2)
 SLOW_RATIO = 2.0
-"""How far apart the collapse rates are that are scanned, where an interval is one formula and where it is resampled."""
+"""Ratio of successive collapse rates in the scan: RATIO for closed-form intervals, SLOW_RATIO for resampled ones."""
 RULED_OUT_BELOW = 0.01
 REFERENCE = 4_000
 SIMULATED = 400
@@ -36,9 +36,9 @@ COLLAPSING = "collapsing"
 
 @dataclass(frozen=True)
 class Covered:
-    """Coverage on one shape: with both arms of it, and with one arm of it against one that does not vary.
+    """Coverage for one noise shape: if both arms have it, and if one arm has it and the other does not vary.
 
-    `rate` is the share of runs that collapse, where the shape is one of the collapse rates that were scanned.
+    `rate` is the share of runs that collapse if this is one of the scanned collapse rates, else None.
     """
 
     shape: str
@@ -51,7 +51,7 @@ class Covered:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What the stated level is worth for this design. `worst` is over all shapes tried that are not ruled out."""
+    """The simulated coverage of a design's intervals. `worst` is over all shapes tried that are not ruled out."""
 
     level: float
     method: str
@@ -63,7 +63,7 @@ class Certificate:
 
     @property
     def kept(self) -> list[Covered]:
-        """The shapes that the data do not rule out."""
+        """The rows of the shapes that the data do not rule out."""
         return [row for row in self.covered if not row.ruled_out]
 
     @property
@@ -80,22 +80,22 @@ class Certificate:
 
     @property
     def worst_shape(self) -> str:
-        """The shape that is covered worst, in words."""
+        """The description of the shape with the lowest coverage."""
         return min(self.kept, key=lambda row: min(row.both_arms, row.one_arm)).text
 
     def __str__(self) -> str:
         fitted = (
-            "Shapes that the data rule out are left aside; collapse that was not seen is never ruled out."
+            "Shapes that the data rule out are excluded; unobserved collapse is never ruled out."
             if self.fitted
-            else f"Below {FITTED_FROM} runs per arm no shape is fitted, so no shape can be ruled out."
+            else f"With fewer than {FITTED_FROM} runs per arm no shape is fitted, so no shape can be ruled out."
             if min(self.runs) < FITTED_FROM
-            else "No shape that was tried fits the data, so none is ruled out."
+            else "No shape tried fits the data, so none is ruled out."
         )
         return (
-            f"In the worst of the shapes tried, intervals of this design that say {100 * self.level:g} % cover "
-            f"{100 * self.worst_both_arms:.1f} % when both arms have the same noise, and "
-            f"{100 * self.worst_one_arm:.1f} % when only one arm varies; the worst shape: {self.worst_shape}. "
-            f"{fitted} Other noise can be worse."
+            f"In the worst of the noise shapes tried, nominal {100 * self.level:g} % intervals of this design cover "
+            f"the true difference {100 * self.worst_both_arms:.1f} % of the time when both arms have the same noise, "
+            f"and {100 * self.worst_one_arm:.1f} % when only one arm varies. The worst shape is: {self.worst_shape}. "
+            f"{fitted} Coverage can be lower for other noise."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -116,20 +116,20 @@ class Certificate:
 def certify(
     control: Array, candidate: Array, config: ComparisonConfig, *, seed: int = 0, repeats: int | None = None
 ) -> Certificate:
-    """Simulate this design on the panel of shapes and on many collapse rates.
+    """Simulate this design on the panel of noise shapes and on many collapse rates.
 
-    The data are only used to rule shapes out, from 20 runs on; collapse never is.
+    The data are used only to rule out shapes, and only with at least 20 runs per arm. Collapse is never ruled out.
     """
     runs = len(control), len(candidate)
     if min(runs) < 2:
         raise UserError(
-            f"a design of {min(runs)} runs has no intervals to certify", hint="It needs at least two per arm."
+            f"a design with {min(runs)} runs has no intervals to certify", hint="Use at least two runs per arm."
         )
     repeats = repeats or (REPEATS if config.method == "t" else SLOW_REPEATS)
     fitted = min(runs) >= FITTED_FROM
     covered = [*_on_panel(control, candidate, config, seed, repeats, fitted), *_on_rates(runs, config, seed, repeats)]
     if fitted and all(row.ruled_out for row in covered if row.rate is None and row.shape != COLLAPSING):
-        # None of the panel fits: then none of it may be trusted to be absent.
+        # If the data rule out the whole panel, the check itself is in doubt, so no shape is excluded.
         covered, fitted = [replace(row, ruled_out=False) for row in covered], False
     pairing = "paired" if config.paired else "unpaired"
     return Certificate(1 - config.alpha, config.method, pairing, runs, repeats, tuple(covered), fitted)
@@ -138,7 +138,7 @@ def certify(
 def _on_panel(
     control: Array, candidate: Array, config: ComparisonConfig, seed: int, repeats: int, fitted: bool
 ) -> Iterator[Covered]:
-    """The fixed shapes."""
+    """Yield the coverage for each shape of the fixed panel."""
     runs = len(control), len(candidate)
     for number, shape in enumerate(SHAPES):
         rng = np.random.default_rng([seed, number, *runs])
@@ -154,11 +154,11 @@ def _on_panel(
 
 
 def _on_rates(runs: tuple[int, int], config: ComparisonConfig, seed: int, repeats: int) -> Iterator[Covered]:
-    """Collapse at every rate that such a design can hardly see; all rates share their draws."""
+    """Yield the coverage for each collapse rate that a design of this size can easily miss; all rates share draws."""
     rng = np.random.default_rng([seed, len(SHAPES), *runs])
     drawn = [(rng.standard_normal((repeats, n)), rng.random((repeats, n))) for n in runs]
     rates = collapse_rates(runs, RATIO if config.method == "t" else SLOW_RATIO)
-    for rate in (rate for rate in rates if not math.isclose(rate, COLLAPSE)):  # the panel has that one
+    for rate in (rate for rate in rates if not math.isclose(rate, COLLAPSE)):  # already in the panel
         first, second = (collapsed(noise, chances, rate) for noise, chances in drawn)
         name = f"{COLLAPSING} {100 * rate:.3g} %"
         text = f"{100 * rate:.3g} % of the runs collapse"
@@ -167,7 +167,7 @@ def _on_rates(runs: tuple[int, int], config: ComparisonConfig, seed: int, repeat
 
 
 def _one_arm(noisy: tuple[Array, Array], truth: float, config: ComparisonConfig, seed: int) -> float:
-    """Only one arm varies. Where it matters which (one-sided intervals, arms of unequal size), the worse counts."""
+    """Return the coverage if only one arm varies. If it matters which arm that is, return the lower coverage."""
     alone = [_candidate_alone(noisy, truth, config, seed)]
     if config.side != "two-sided" or noisy[0].shape != noisy[1].shape:
         mirrored = -noisy[1], -noisy[0]
@@ -176,14 +176,14 @@ def _one_arm(noisy: tuple[Array, Array], truth: float, config: ComparisonConfig,
 
 
 def _candidate_alone(arms: tuple[Array, Array], truth: float, config: ComparisonConfig, seed: int) -> float:
-    """Coverage where the first arm does not vary. Student's intervals are then those of the second arm by itself."""
+    """Return the coverage if the first arm does not vary. Student's t is then a one-sample t of the second arm."""
     if config.method == "t":
         return _share(t_limits(*paired_parts(arms[1]), alpha=config.alpha, side=config.on_difference()), truth)
     return coverage(np.zeros_like(arms[0]), arms[1], truth, config, seed)
 
 
 def coverage(control: Array, candidate: Array, truth: float, config: ComparisonConfig, seed: int) -> float:
-    """The share of simulated studies (rows) whose interval contains the true difference."""
+    """Return the share of simulated studies (rows) whose interval contains the true difference."""
     if config.method == "t":
         side = config.on_difference()
         return _share(t_intervals(control, candidate, paired=config.paired, alpha=config.alpha, side=side), truth)
@@ -199,7 +199,7 @@ def coverage(control: Array, candidate: Array, truth: float, config: ComparisonC
 def t_intervals(
     control: Array, candidate: Array, *, paired: bool, alpha: float, side: str = "two-sided"
 ) -> tuple[Array, Array]:
-    """The default intervals of many studies at once, one per row."""
+    """Return the default (t) intervals of many studies, one per row."""
     parts = paired_parts(candidate - control) if paired else welch_parts(control, candidate)
     return t_limits(*parts, alpha=alpha, side=side)
 
@@ -207,7 +207,7 @@ def t_intervals(
 def t_limits(
     mean: Array, error: Array, freedom: int | Array, *, alpha: float, side: str = "two-sided"
 ) -> tuple[Array, Array]:
-    """Limits from means, standard errors and degrees of freedom."""
+    """Return interval limits from means, standard errors and degrees of freedom."""
     reach = -special.stdtrit(freedom, alpha / 2 if side == "two-sided" else alpha) * error
     low = np.full_like(mean, -np.inf) if side == "less" else mean - reach
     return low, np.full_like(mean, np.inf) if side == "greater" else mean + reach
@@ -218,7 +218,7 @@ def _share(limits: tuple[Array, Array], truth: float) -> float:
 
 
 def _rules_out(shape: Shape, sample: Array, rng: np.random.Generator) -> bool:
-    """Whether a sample, freed of its location and scale, lies farther from the shape than its own samples do."""
+    """Return whether a standardized sample is farther from the shape than samples drawn from the shape usually are."""
     if np.ptp(sample) == 0:
         return False
     reference = np.sort(_standardized(shape.draw(rng, (REFERENCE,))))
@@ -232,7 +232,7 @@ def _standardized(sample: Array) -> Array:
 
 
 def _distance(sample: Array, reference: Array) -> float:
-    """Kolmogorov's, from a sample to a large reference."""
+    """Return the Kolmogorov–Smirnov distance between a sample and a large reference sample."""
     place = np.searchsorted(reference, np.sort(sample)) / len(reference)
     steps = np.arange(1, len(sample) + 1) / len(sample)
     return float(max(np.abs(steps - place).max(), np.abs(place - steps + 1 / len(sample)).max()))

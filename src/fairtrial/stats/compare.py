@@ -1,4 +1,4 @@
-"""Candidate against control: the one place where a method, a verdict rule and the lost runs come together."""
+"""Compare a candidate with a control: combine a statistical method, the verdict rule and the count of lost runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ from fairtrial.stats.verdicts import Decision, decide
 POWER = 0.8
 RESAMPLES = 10_000
 BOOTSTRAP_SAFE = 10
-"""Below so many runs per arm a plain bootstrap errs in 14 to 48 % of null studies: it is no headline there."""
+"""With fewer runs per arm, BCa and percentile bootstraps have false-positive rates of 14 to 48 %.
+
+There, the verdict uses Student's t, and the bootstrap interval is only reported next to it.
+"""
 FEWEST = 3
 SMALLEST, LARGEST = 1e-100, 1e100
 
@@ -53,14 +56,14 @@ def load_method(name: str) -> Method:
 
 
 def methods_for(design: str) -> list[str]:
-    """The built-in methods for paired or for unpaired runs, and those of other packages that can be loaded."""
+    """Return the names of the methods for a design: built-in ones and those of plug-ins that can be loaded."""
     every = {name: load_method(name) for name in METHODS.built_in} | dict(load_others(METHODS))
     return [name for name, method in every.items() if design in method.designs]
 
 
 @dataclass(frozen=True)
 class ComparisonConfig:
-    """What was decided about a comparison before its numbers were seen."""
+    """The settings of a comparison, chosen before its results were seen."""
 
     paired: bool
     alpha: float = 0.05
@@ -71,12 +74,12 @@ class ComparisonConfig:
     resamples: int = RESAMPLES
     power: float = POWER
     failure_value: float | None = None
-    """The number of a run that was lost. None: it has none, and losses are judged by themselves."""
+    """The value assigned to a lost run. None: a lost run has no value, and lost runs are judged separately."""
     shown_bootstrap: str | None = None
-    """A bootstrap whose interval is shown next to that of the method."""
+    """A bootstrap method whose interval is reported next to that of `method`."""
 
     def check(self) -> ComparisonConfig:
-        """Everything that is wrong with these terms, at once."""
+        """Return this config if it is valid; otherwise raise InvalidOptions with all of its problems."""
         design, other = ("paired", "unpaired") if self.paired else ("unpaired", "paired")
         problems = []
         if not 0 < self.alpha < 0.5:
@@ -90,7 +93,7 @@ class ComparisonConfig:
         if self.method not in plugin_names(METHODS):
             problems.append(unknown("method", str(self.method), plugin_names(METHODS)))
         elif design not in load_method(self.method).designs:
-            problems.append(f"method '{self.method}' is for {other} runs; here: {', '.join(methods_for(design))}")
+            problems.append(f"method '{self.method}' is for {other} runs; use one of: {', '.join(methods_for(design))}")
         if self.shown_bootstrap is not None and self.shown_bootstrap not in BOOTSTRAPS:
             problems.append(unknown("bootstrap", self.shown_bootstrap, BOOTSTRAPS))
         if self.direction not in ("max", "min"):
@@ -108,12 +111,12 @@ class ComparisonConfig:
         return Design(self.paired, self.alpha, self.power, self.side)
 
     def on_difference(self) -> str:
-        """The side as it applies to candidate − control: less is better where the metric is minimized."""
+        """Return the side of the test on candidate − control, which is reversed if the metric is minimized."""
         side = self.side
         return side if self.direction == "max" else {"greater": "less", "less": "greater"}.get(side, side)
 
     def infer(self, arms: Arms, seed: Seed) -> Inference:
-        """About candidate − control, whichever of them came first in the canonical order."""
+        """Run the method and return its inference about candidate − control, whatever their canonical order is."""
         inference = load_method(self.method).infer(arms, self.resamples, arms.stream(seed))
         if arms.symmetric:
             return inference.symmetric()
@@ -135,12 +138,13 @@ def compare_samples(
     failure_value: float | None = None,
     names: tuple[str, str] = ("control", "candidate"),
 ) -> Comparison:
-    """Did the candidate do better than the control? One number per run; paired by position.
+    """Compare a candidate with a control and return the verdict, effect and interval.
 
-    Values that are not finite are runs without a result (diverged, NaN). They are counted per arm: a candidate that
-    loses more runs than the control is neither better nor equivalent, unless `failure_value` gives lost runs a number.
-    `side="greater"` asks only whether the candidate is better. `rng` is a seed or a generator; without one, seed 0, so
-    that the same input gives the same answer.
+    Each sample has one number per run; with `paired`, runs are paired by position. Non-finite values are runs without
+    a result (diverged, NaN) and are counted per arm: a candidate that loses more runs than the control is neither
+    better nor equivalent, unless `failure_value` assigns lost runs a number. `side="greater"` tests only whether the
+    candidate is better. `rng` is a seed or a generator; the default is seed 0, so the same input gives the same
+    answer.
     """
     config = ComparisonConfig(
         paired, alpha, side, sesoi, method, direction, resamples, failure_value=failure_value
@@ -157,11 +161,14 @@ def compare(
     seed: Seed = None,
     losses: Losses | None = None,
 ) -> Comparison:
-    """The same on arrays and checked terms. `losses` where the arrays do not hold every run, as pairs may not."""
+    """Do the same for arrays and a checked config.
+
+    Pass `losses` if the arrays do not contain every run, which can be the case for paired runs.
+    """
     if config.paired and len(control) != len(candidate):
         raise UserError(
             f"{len(control)} runs of {names[0]} and {len(candidate)} of {names[1]} cannot be paired one to one",
-            hint="Give one value per seed in both, in the same order, or compare them unpaired.",
+            hint="Pass one value per seed for both, in the same order, or compare them unpaired.",
         )
     losses = losses or count_losses(control, candidate)
     if config.failure_value is not None:
@@ -182,7 +189,7 @@ def compare(
 
 
 def headline_config(config: ComparisonConfig, runs: int) -> tuple[ComparisonConfig, ComparisonConfig | None]:
-    """The terms of the verdict, and those of a bootstrap that is only shown next to it."""
+    """Return the config that decides the verdict, and that of a bootstrap that is only reported next to it, if any."""
     if config.method in UNSAFE_BOOTSTRAPS and runs < BOOTSTRAP_SAFE:
         return replace(config, method="t"), config
     return config, replace(config, method=config.shown_bootstrap) if config.shown_bootstrap else None
@@ -191,7 +198,7 @@ def headline_config(config: ComparisonConfig, runs: int) -> tuple[ComparisonConf
 def _with_bootstrap(
     comparison: Comparison, control: Array, candidate: Array, config: ComparisonConfig, seed: Seed
 ) -> Comparison:
-    """The interval of a bootstrap next to the headline's."""
+    """Add the bootstrap interval of `config` to a comparison, with a caution if there are too few runs for it."""
     if comparison.p_value is None:
         return comparison
     inference = config.infer(canonical(control, candidate, paired=config.paired), seed)
@@ -206,7 +213,7 @@ def _with_bootstrap(
 
 
 def keep_finite(control: Array, candidate: Array, *, paired: bool) -> tuple[Array, Array]:
-    """The runs with a number; pairs are kept or left together."""
+    """Return the finite values of both arms. A pair is dropped as a whole if either of its values is not finite."""
     if paired:
         both = np.isfinite(control) & np.isfinite(candidate)
         return control[both], candidate[both]
@@ -215,14 +222,14 @@ def keep_finite(control: Array, candidate: Array, *, paired: bool) -> tuple[Arra
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """What a method said about two finite samples, and what follows from it."""
+    """The inference of a method about two finite samples, and the decision that follows from it."""
 
     inference: Inference | None
     decision: Decision
 
 
 def judge(control: Array, candidate: Array, config: ComparisonConfig, seed: Seed = None) -> ComparisonResult:
-    """Infer and decide; refuse where the numbers cannot carry a conclusion."""
+    """Infer and decide. The result is inconclusive without an inference if the samples do not allow one."""
     nothing = _cannot(control, candidate, config)
     if nothing is not None:
         return ComparisonResult(None, Decision(Verdict.INCONCLUSIVE, None, None, None, nothing.value))
@@ -231,14 +238,14 @@ def judge(control: Array, candidate: Array, config: ComparisonConfig, seed: Seed
 
 
 def decide_by(inference: Inference, config: ComparisonConfig) -> Decision:
-    """What an inference about candidate − control means under these terms."""
+    """Return the decision that an inference about candidate − control leads to under this config."""
     return decide_from(
         inference.interval(config.alpha, config.on_difference()), inference.interval(2 * config.alpha), config
     )
 
 
 def decide_from(wide: tuple[float, float], narrow: tuple[float, float], config: ComparisonConfig) -> Decision:
-    """The same from the two intervals: the one for a difference, and the narrower one for equivalence."""
+    """Decide from two intervals: the wide one tests for a difference, the narrow one for equivalence."""
     wide, narrow = _gain(wide, config), _gain(narrow, config)
     if math.isnan(wide[0]) or math.isnan(wide[1]) or wide == (-math.inf, math.inf):
         return Decision(Verdict.INCONCLUSIVE, None, None, None, Reason.METHOD_NEEDS_MORE.value)
@@ -250,7 +257,7 @@ def _gain(interval: tuple[float, float], config: ComparisonConfig) -> tuple[floa
 
 
 def _cannot(control: Array, candidate: Array, config: ComparisonConfig) -> Reason | None:
-    """Why these samples carry no conclusion, if they do not."""
+    """Return the reason why these samples do not allow an inference, or None if they do."""
     if min(len(control), len(candidate)) < 2:
         return Reason.TOO_FEW
     scale = max(float(np.abs(control).max()), float(np.abs(candidate).max()))
@@ -262,9 +269,12 @@ def _cannot(control: Array, candidate: Array, config: ComparisonConfig) -> Reaso
 
 
 def _refuse_extremes(scale: float) -> None:
-    """Squares of such numbers leave the range of floating point, and with them every interval."""
+    """Reject values whose squares overflow or underflow, because no interval can be computed from them."""
     if not SMALLEST < scale < LARGEST:
-        raise UserError(f"values around {scale:.1g} cannot be computed with", hint="Give them in another unit.")
+        raise UserError(
+            f"values around {scale:.1g} are outside of the supported range of 1e-100 to 1e100",
+            hint="Convert them to another unit.",
+        )
 
 
 def assemble(
@@ -340,7 +350,7 @@ def _effect(
 
 
 def _with_sizes(comparison: Comparison, control: Array, candidate: Array, config: ComparisonConfig) -> Comparison:
-    """Standardized effects, the chance to win, the correlation of pairs, and what so few runs can see."""
+    """Add standardized effects, the probability of superiority, the correlation of pairs and the design's power."""
     alpha, paired = config.alpha, config.paired
     arms = canonical(control, candidate, paired=paired)
     worse, better = (control, candidate) if config.direction == "max" else (-control, -candidate)
@@ -360,7 +370,7 @@ def _with_sizes(comparison: Comparison, control: Array, candidate: Array, config
 
 
 def _turned(estimate: Estimate, arms: Arms) -> Estimate:
-    """A standardized effect of second − first as one of candidate − control."""
+    """Convert a standardized effect of second − first to one of candidate − control."""
     if arms.symmetric and estimate.low is not None and estimate.high is not None:
         half = (estimate.high - estimate.low) / 2
         return replace(estimate, value=0.0, low=-half, high=half)
@@ -375,10 +385,10 @@ def outlook(
     freedom: float | None = None,
     error: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """Which difference this design detects, and how many runs per arm would settle an open question.
+    """Return which difference this design detects, and how many runs per arm an inconclusive comparison needs.
 
-    `freedom` is that of the standard deviation; `error` is the standard error of the difference with its own degrees
-    of freedom. By default both are those of arms of equal size and spread.
+    `freedom` is the degrees of freedom of the standard deviation `sd`. `error` is the standard error of the difference
+    with its own degrees of freedom. The defaults of both assume arms of equal size and spread.
     """
     design = config.design
     freedom = design.freedom(runs) if freedom is None else freedom
@@ -390,7 +400,7 @@ def outlook(
 
 
 def _noise(arms: Arms) -> tuple[float, float]:
-    """The standard deviation that power is planned with."""
+    """Return the standard deviation that power is planned with, and its degrees of freedom."""
     if arms.paired:
         return float(arms.differences.std(ddof=1)), len(arms.differences) - 1
     variances = [float(sample.var(ddof=1)) for sample in (arms.first, arms.second)]
@@ -405,12 +415,12 @@ def _error(arms: Arms) -> tuple[float, float]:
 def _seeds_needed(
     comparison: Comparison, noise: tuple[float, float], error: tuple[float, float], runs: int, config: ComparisonConfig
 ) -> SeedsNeeded | None:
-    """For an open question: how many runs per arm would settle it, with the wanted power on average over the noise."""
+    """Return how many runs per arm an inconclusive comparison needs for the wanted power, averaged over the noise."""
     open_question = comparison.reason in (Reason.NOT_COVERED, Reason.ADJUSTED)
     if comparison.verdict is not Verdict.INCONCLUSIVE or not open_question:
         return None
     asked = {"two-sided": 0.0, "greater": 1.0, "less": -1.0}[config.side]
-    if config.sesoi is None and asked * (comparison.gain or 0.0) < 0:  # what was seen points away from what was asked
+    if config.sesoi is None and asked * (comparison.gain or 0.0) < 0:  # the observed effect has the other sign
         return None
     sd, freedom = noise
     if sd == 0:

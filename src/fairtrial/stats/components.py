@@ -1,8 +1,8 @@
-"""Where noise comes from: repeats with the same seed against different seeds, and one random stream against another.
+"""Variance components: noise between repeats of a seed, noise between seeds, and noise of individual random streams.
 
-Same-seed noise is a one-way layout with random effects: run j with seed i is mean + seed_i + repeat_ij. The share of
-the seeds has Wald's exact interval, which holds for any numbers of repeats; the point estimate is where its statistic
-equals one, which is the usual analysis of variance where all seeds have equally many repeats.
+Same-seed noise is a one-way random-effects model: run j with seed i is mean + seed_i + repeat_ij. The interval for the
+seeds' share of the variance is Wald's exact interval, which is valid for unbalanced numbers of repeats. The point
+estimate is the ratio at which Wald's statistic equals one; with balanced repeats that is the usual ANOVA estimate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fairtrial.stats.samples import Array, is_still
 
 @dataclass(frozen=True)
 class VarianceComponent:
-    """A standard deviation, or a share of a variance, with its interval; null where the runs do not say."""
+    """A standard deviation, or a share of a variance, with its interval; None where the runs do not determine it."""
 
     value: float | None
     low: float | None
@@ -37,10 +37,10 @@ UNKNOWN = VarianceComponent(None, None, None)
 
 @dataclass(frozen=True)
 class Repeats:
-    """What repeats with the same seed vary by, what seeds vary by on top of that, and the share of the seeds."""
+    """Noise between repeats of a seed, additional noise between seeds, and the seeds' share of the variance."""
 
     seeds: int
-    """With at least one run; `repeated` of them have more than one."""
+    """The number of seeds with at least one run; `repeated` of them have more than one."""
     repeated: int
     runs: int
     same_seed: VarianceComponent
@@ -48,7 +48,7 @@ class Repeats:
     share: VarianceComponent
     level: float
     identical: bool
-    """Whether all repeats of a seed agree to the last bit."""
+    """Whether all repeats of each seed are bit-identical."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -58,8 +58,8 @@ class Repeats:
 
 
 def same_seed_noise(groups: Sequence[Sequence[float]], level: float = 0.95) -> Repeats | None:
-    """The noise of repeats and of seeds; one group of values per seed. None where no seed was repeated."""
-    # In an order that depends on the values alone: sums then do not depend on the order of the runs.
+    """Estimate the noise of repeats and of seeds from one group of values per seed; None if no seed was repeated."""
+    # Sort by value, so that floating-point sums do not depend on the order of the runs.
     samples = sorted(
         (np.sort(np.asarray(group, dtype=float)) for group in groups if len(group)), key=lambda g: g.tolist()
     )
@@ -92,7 +92,7 @@ def _known_sd(sd: float, freedom: int, alpha: float) -> VarianceComponent:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Means and numbers of repeats by seed, and the variance of repeats."""
+    """The means and numbers of repeats by seed, and the variance within seeds."""
 
     means: Array
     counts: Array
@@ -100,13 +100,16 @@ class _Layout:
     freedom: int
 
     def statistic(self, ratio: float) -> float:
-        """Wald's: F-distributed with seeds − 1 and `freedom` if seeds vary by `ratio` times what repeats do."""
+        """Return Wald's statistic for a given ratio of the variance between seeds to the variance within seeds.
+
+        If `ratio` is the true ratio, it is F-distributed with seeds − 1 and `freedom` degrees of freedom.
+        """
         weights = self.counts / (1 + self.counts * ratio)
         center = float(weights @ self.means) / float(weights.sum())
         return float(weights @ (self.means - center) ** 2) / (len(self.means) - 1) / self.within
 
     def ratio_at(self, level: float) -> float:
-        """The ratio at which the statistic, which falls with it, has this value; 0 where it lies below already."""
+        """Return the ratio at which the statistic, which decreases in it, equals `level`; 0 if it never exceeds it."""
         if self.statistic(0.0) <= level:
             return 0.0
         low, high = 0.0, 1.0
@@ -125,7 +128,10 @@ class _Layout:
         return VarianceComponent(*(ratio / (1 + ratio) for ratio in ratios))
 
     def between(self, alpha: float) -> VarianceComponent:
-        """Limits after Burdick and Eickman: from the unweighted variance of the means, for any numbers of repeats."""
+        """Return the sd between seeds with Burdick and Eickman's limits, which are valid for unbalanced repeats.
+
+        The limits use the unweighted variance of the seed means.
+        """
         freedom = len(self.means) - 1
         spread = float(self.means.var(ddof=1))
         typical = len(self.counts) / float((1 / self.counts).sum())
@@ -140,13 +146,13 @@ class _Layout:
 
 @dataclass(frozen=True)
 class StreamNoise:
-    """What runs vary by when only some random streams change with the seed, and the others stay as they are."""
+    """The noise of runs in which only some random streams change with the seed and the others are fixed."""
 
     streams: tuple[str, ...]
     n: int
     sd: VarianceComponent
     share: VarianceComponent
-    """Of the variance when all streams change."""
+    """The share of the variance that runs have when all streams change."""
 
     @property
     def name(self) -> str:
@@ -158,7 +164,10 @@ class StreamNoise:
 
 @dataclass(frozen=True)
 class StreamRanking:
-    """The streams that were varied alone, noisiest first; `unclear` are those that the first cannot be told from."""
+    """The streams that were varied alone, noisiest first.
+
+    `unclear` lists the streams that are statistically indistinguishable from the first.
+    """
 
     rows: tuple[StreamNoise, ...]
     together: StreamNoise | None
@@ -178,7 +187,7 @@ class StreamRanking:
 def rank_streams(
     alone: Mapping[tuple[str, ...], Array], together: tuple[tuple[str, ...], Array] | None, level: float = 0.95
 ) -> StreamRanking:
-    """Which streams matter most. `together`: the runs in which all of them change with the seed."""
+    """Rank streams by noise. `together` has the runs in which all streams change with the seed."""
     whole = _stream_noise(*together, None, level) if together else None
     rows = sorted(
         (_stream_noise(streams, sample, whole, level) for streams, sample in alone.items()),
@@ -204,7 +213,7 @@ def _stream_noise(streams: tuple[str, ...], sample: Array, whole: StreamNoise | 
 
 
 def _same_spread(first: StreamNoise, other: StreamNoise) -> float:
-    """Two-sided p of the F test that two streams are equally noisy; 1 where the runs do not say."""
+    """Return the two-sided p-value of the F test that two streams are equally noisy; 1 if either noise is unknown."""
     if first.sd.value is None or other.sd.value is None or first.sd.value == other.sd.value:
         return 1.0
     if other.sd.value == 0:

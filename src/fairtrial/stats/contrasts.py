@@ -1,4 +1,4 @@
-"""What components do together: contrasts of an ablation, one number per seed, judged like any paired difference."""
+"""Interactions between components of an ablation: contrasts with one number per seed, tested as paired differences."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fairtrial.stats.samples import Array
 
 Removed = tuple[str, ...]
 Layout = Mapping[Removed, Array]
-"""What was taken away → one number per seed, the same seeds throughout; NaN is a run that was lost."""
+"""The removed components → one number per seed, with the same seeds in every entry; NaN is a lost run."""
 
 
 @dataclass(frozen=True)
 class Interaction:
-    """How much more components add to the metric together than each does by itself; negative: less."""
+    """How much more a set of components adds to the metric together than separately; negative if they add less."""
 
     components: Removed
     effect: Estimate
@@ -42,10 +42,11 @@ class Interaction:
 
 
 def interactions(layout: Layout, config: ComparisonConfig) -> list[Interaction]:
-    """Of every set of two or more components all of whose subsets were taken away; p-values are Holm's.
+    """Return the interaction of every set of two or more components whose subsets were all removed in some variant.
 
-    For two: (full − without a) − (without b − without both), per seed: what a gives beside b, less what it gives
-    without b. In a full factorial it is averaged over the settings of the other components.
+    For components a and b it is, per seed, (full − without a) − (without b − without both): the contribution of a
+    when b is present, minus its contribution when b is absent. In a full factorial design it is averaged over the
+    settings of the other components. P-values are adjusted by Holm's step-down.
     """
     sets = [removed for removed in layout if len(removed) >= 2 and set(_subsets(removed)) <= set(layout)]
     halves = {removed: _halves(layout, removed) for removed in sets}
@@ -65,7 +66,7 @@ def _subsets(removed: Removed) -> list[Removed]:
 
 @dataclass(frozen=True)
 class _Halves:
-    """The two sums whose difference is an interaction, per seed."""
+    """The two sums, per seed, whose difference is an interaction."""
 
     less: Array
     more: Array
@@ -81,15 +82,15 @@ def _halves(layout: Layout, removed: Removed) -> _Halves:
 
 
 def _interaction(removed: Removed, basis: str, judged: Comparison | None, config: ComparisonConfig) -> Interaction:
-    if judged is None:  # what is left without the lost runs may say the opposite
+    if judged is None:  # without the lost runs, the estimate could have the wrong sign
         lost = Estimate(None, None, None, 1 - config.alpha, "paired t", 0, reason=Reason.ATTRITION.value)
         return Interaction(removed, lost, None, None, "unknown: runs were lost")
-    adjusted = judged.p_value if judged.adjusted_p is None else judged.adjusted_p  # one alone needs no adjustment
+    adjusted = judged.p_value if judged.adjusted_p is None else judged.adjusted_p  # a single test is not adjusted
     return Interaction(removed, judged.effect, judged.p_value, adjusted, basis)
 
 
 def _other_settings(layout: Layout, removed: Removed, order: Sequence[str]) -> list[Removed]:
-    """The sets of other components in which every combination of these was tried; only all of them, or none."""
+    """Return all subsets of the other components if every combination with these was run, else only the empty set."""
     rest = [name for name in order if name not in removed]
     choices = _subsets(tuple(rest))
     known = {frozenset(each) for each in layout}
@@ -98,7 +99,7 @@ def _other_settings(layout: Layout, removed: Removed, order: Sequence[str]) -> l
 
 
 def _half(layout: Layout, removed: Removed, others: Sequence[Removed], *, odd: bool) -> Array:
-    """Per seed, the settings with an odd (or even) number of these components taken away, averaged over the others."""
+    """Sum, per seed, the settings with an odd (or even) number of these components removed; average over the others."""
     known = {frozenset(each): sample for each, sample in layout.items()}
     parts = [part for part in _subsets(removed) if len(part) % 2 == odd]
     return np.asarray(

@@ -1,8 +1,8 @@
-"""How many pairs will a sequential study take? Its own stopping rule, played on data that might come.
+"""Predict how many pairs a sequential study will need, by simulating its stopping rule on future data.
 
-Before the first run the truths to play are given: no difference, the smallest effect of interest, what a pilot saw.
-While it runs, the mean and the spread are drawn from what the pairs so far leave possible, and the real pairs are
-continued: a pilot's own standard deviation taken as the truth would promise too much.
+Before the first run, the caller gives the true mean to simulate: no difference, the SESOI, or a pilot's result. While
+the study runs, the mean and the standard deviation are drawn from their posterior given the pairs so far, and the
+simulation continues from those pairs. Treating a pilot's standard deviation as the true one would be too optimistic.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from fairtrial.stats.sequential import GREATER, LESS, TWO_SIDED, sign_flip_paths
 
 PATHS = 2_000
 ENUMERATED = 10
-"""Sign vectors of so many pairs suffice for predictions: forty microseconds a path instead of a millisecond."""
+"""Sign vectors of this many pairs are enough for predictions: 40 µs per simulated path instead of 1 ms."""
 FEWEST_FOR_SPREAD = 2
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What happens to a study, by the number of pairs."""
+    """The predicted course of a study, by number of pairs."""
 
     looks: Sequence[int]
     decided: Sequence[float]
-    """The probability that it has ended at or before each look with better, worse or equivalent."""
+    """The probability that the study ended at or before each look with better, worse or equivalent."""
     verdicts: Mapping[Verdict, float]
     expected_pairs: float
 
     def pairs_for(self, probability: float) -> int | None:
-        """The smallest number of pairs by which it is decided with this probability; None where N do not suffice."""
+        """Return the smallest number of pairs that decides with this probability; None if N pairs are too few."""
         reached = (n for n, share in zip(self.looks, self.decided, strict=True) if share >= probability)
         return next(reached, None)
 
 
 def predict_from_truth(plan: SequentialPlan, mean: float, sd: float, rng: np.random.Generator) -> Prediction:
-    """Before the first run: gains are normal with this mean and standard deviation."""
+    """Predict before the first run, with normal gains of this mean and standard deviation."""
     return _played(plan, rng.normal(mean, sd, (PATHS, plan.pairs)))
 
 
 def predict_from_pilot(
     plan: SequentialPlan, mean: float, pilot: Sequence[float] | Array, rng: np.random.Generator
 ) -> Prediction:
-    """Before the first run, with the spread of earlier pairs, which is itself uncertain."""
+    """Predict before the first run, with a standard deviation drawn from its posterior given earlier pairs."""
     sds = _possible_sds(np.asarray(pilot, dtype=np.float64), rng)
     return _played(plan, mean + sds * rng.standard_normal((PATHS, plan.pairs)))
 
 
 def predict_from_here(plan: SequentialPlan, gains: Sequence[float] | Array, rng: np.random.Generator) -> Prediction:
-    """While it runs: the pairs so far stay as they are, and the others come from what they leave possible."""
+    """Predict while the study runs: keep the pairs so far and draw the remaining ones from the posterior predictive."""
     values = np.asarray(gains, dtype=np.float64)
     sds = _possible_sds(values, rng)
     means = values.mean() + sds * rng.standard_normal((PATHS, 1)) / math.sqrt(len(values))
@@ -65,9 +65,9 @@ def predict_from_here(plan: SequentialPlan, gains: Sequence[float] | Array, rng:
 
 
 def _possible_sds(values: Array, rng: np.random.Generator) -> Array:
-    """Draws of the standard deviation that these values leave possible, one row per path."""
+    """Draw standard deviations from the posterior given these values, one row per path."""
     if len(values) < FEWEST_FOR_SPREAD:
-        raise ValueError(f"the spread of {len(values)} values is unknown")
+        raise ValueError(f"the standard deviation of {len(values)} value(s) is undefined")
     freedom = len(values) - 1
     sds: Array = np.sqrt(freedom * values.var(ddof=1) / rng.chisquare(freedom, (PATHS, 1)))
     return sds
@@ -84,7 +84,7 @@ def _played(plan: SequentialPlan, gains: Array) -> Prediction:
 def settle_paths(
     gains: Array, plan: SequentialPlan, alpha: Fraction, most_enumerated: int
 ) -> tuple[Array, np.ndarray[tuple[int], np.dtype[np.object_]]]:
-    """The number of pairs and the verdict of every row of a table of gains, by the same rule as `assess`."""
+    """Return the number of pairs and the verdict of each row of a table of gains, by the same rule as `assess`."""
     never = plan.pairs + 1
 
     def first_rejections(values: Array, side: str) -> Array:

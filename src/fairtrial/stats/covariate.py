@@ -1,16 +1,16 @@
-"""Paired differences adjusted for a covariate from before the change: less noise, the same question.
+"""Adjust paired differences for a covariate that was measured before the change, to reduce noise.
 
-The difference is regressed on the covariate and read off where the covariate is as it is on average over all seeds, not
-over the seeds that happened to be drawn. That point is what makes the adjustment honest:
+The differences are regressed on the covariate, and the adjusted difference is the prediction at the covariate's mean
+over all seeds, not over the seeds of the compared pairs. This choice keeps the adjustment valid:
 
 - A value that both runs of a pair have from before the change enters as its difference between the arms. The change
-  cannot have reached it, so its true mean is zero, and the difference is read off at zero.
-- A baseline arm enters with its value for the seed of the pair. It is the same for both runs, so it says nothing about
-  which arm drew the luckier seeds; it helps only as far as the mean of the baseline is known from more seeds. The
-  difference is read off at the mean over all of them, whose own uncertainty is added.
+  cannot have affected it, so its true mean is zero, and the prediction is made at zero.
+- A baseline arm enters with its value for the seed of the pair. The value is the same for both runs, so it contains no
+  information about which arm had the luckier seeds. It helps only if the baseline mean is known from more seeds. The
+  prediction is made at the mean over all of these seeds, and the uncertainty of that mean is added.
 
-Reading the difference off at the covariate's mean over the very pairs that are compared would leave the estimate as it
-is and shrink its standard error: 13 to 15 % false positives at a correlation of 0.7.
+Predicting at the covariate's mean over the compared pairs would not change the estimate but would shrink its standard
+error: 13 to 15 % false positives at a correlation of 0.7.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from fairtrial.stats.samples import DUST, Array, is_still, row_order
 from fairtrial.stats.student import from_t
 
 FEWEST_PAIRS = 8
-"""Below, the degree of freedom that the slope takes costs more than a covariate gives back."""
+"""With fewer pairs, the degree of freedom that the slope uses costs more than the covariate gains."""
 FEWEST_TIMES = 2
-"""A baseline needs so many times the seeds of the pairs before it can help at all."""
+"""A baseline needs at least this many times as many seeds as there are pairs to be useful."""
 
 
 class CannotAdjust(UserError):
-    """Why these pairs cannot be adjusted for this covariate."""
+    """Raised if pairs cannot be adjusted for a covariate."""
 
 
 @dataclass(frozen=True)
 class Covariate:
-    """A value per pair, and where the difference is read off.
+    """A value per pair, and the covariate value `centre` at which the adjusted difference is predicted.
 
-    `turns`: it changes its sign when the arms change places, as a difference between them does.
+    `turns`: the values change sign when the arms are swapped, as a difference between the arms does.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Covariate:
 
 @dataclass(frozen=True)
 class Adjusted:
-    """What the regression says about candidate − control."""
+    """The result of the regression: inference about candidate − control, slope, correlation and residual sd."""
 
     inference: Inference
     slope: float
@@ -65,28 +65,28 @@ class Adjusted:
 
 def refuse_few(name: str, pairs: int) -> None:
     if pairs < FEWEST_PAIRS:
-        raise CannotAdjust(f"adjusting for {name} needs {FEWEST_PAIRS} complete pairs, and there are {pairs}")
+        raise CannotAdjust(f"adjusting for {name} needs at least {FEWEST_PAIRS} complete pairs; there are {pairs}")
 
 
 def from_both_arms(name: str, control: Array, candidate: Array) -> Covariate:
-    """A value of either run of a pair, measured before the change."""
+    """Make a covariate from a value that was measured in both runs of each pair before the change."""
     difference = candidate - control
     scale = max(float(np.abs(control).max()), float(np.abs(candidate).max()))
     if is_still(difference, scale):
         raise CannotAdjust(
             f"{name} differs by the same amount in all pairs, so there is nothing to adjust for",
-            hint="Pairs that begin alike have cancelled it already.",
+            hint="Omit this covariate: pairing has already removed its effect.",
         )
     return Covariate(name, difference, turns=True)
 
 
 def from_baseline(name: str, on_pairs: Array, all_seeds: Array) -> Covariate:
-    """A baseline arm: its value for the seed of each pair, and its values for all its seeds."""
+    """Make a covariate from a baseline arm: its value for the seed of each pair, and its values for all its seeds."""
     if len(all_seeds) < FEWEST_TIMES * len(on_pairs):
         raise CannotAdjust(
-            f"the baseline has {len(all_seeds)} seeds for {len(on_pairs)} pairs; it helps only from "
-            f"{FEWEST_TIMES * len(on_pairs)} on",
-            hint="Both runs of a pair share the baseline of their seed: only further seeds add to what they say.",
+            f"the baseline has {len(all_seeds)} seeds for {len(on_pairs)} pairs; it needs at least "
+            f"{FEWEST_TIMES * len(on_pairs)} to be useful",
+            hint="Run the baseline on more seeds. Both runs of a pair share its value, so only other seeds add to it.",
         )
     ordered = np.sort(all_seeds)
     return Covariate(
@@ -99,7 +99,7 @@ def from_baseline(name: str, on_pairs: Array, all_seeds: Array) -> Covariate:
 
 
 def adjust_differences(differences: Array, covariate: Covariate) -> Adjusted:
-    """Regress candidate − control, pair by pair, on the covariate; t with n − 2 degrees of freedom."""
+    """Regress the paired differences candidate − control on the covariate; t with n − 2 degrees of freedom."""
     n = len(differences)
     refuse_few(covariate.name, n)
     if is_still(covariate.values, covariate.scale):
@@ -109,7 +109,7 @@ def adjust_differences(differences: Array, covariate: Covariate) -> Adjusted:
         rows[:, 0], rows[:, 1], covariate.centre, covariate.centre_variance
     )
     if float(sd) <= DUST * float(np.abs(differences).max()):
-        raise CannotAdjust(f"{covariate.name} explains the differences entirely, so there is no noise to judge them by")
+        raise CannotAdjust(f"{covariate.name} explains the differences entirely, so there is no noise to test against")
     adjusted = from_t(f"paired t adjusted for {covariate.name}", float(value), float(error), n - 2)
     turned = -1.0 if mirrored and not covariate.turns else 1.0
     inference = adjusted.symmetric() if symmetric else adjusted.negated() if mirrored else adjusted
@@ -119,9 +119,9 @@ def adjust_differences(differences: Array, covariate: Covariate) -> Adjusted:
 def regression_parts(
     differences: Array, covariate: Array, centre: float | Array = 0.0, centre_variance: float | Array = 0.0
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Adjusted difference, its standard error, slope, correlation and residual sd along the last axis.
+    """Return the adjusted difference, its standard error, slope, correlation and residual sd along the last axis.
 
-    For one study, or for many simulated ones.
+    Leading axes, if any, are independent (simulated) studies.
     """
     n = differences.shape[-1]
     mean, middle = differences.mean(axis=-1), covariate.mean(axis=-1)
@@ -137,7 +137,7 @@ def regression_parts(
 
 
 def _canonical(differences: Array, covariate: Covariate) -> tuple[Array, bool, bool]:
-    """Pairs in an order, and the arms in roles, that only the values decide."""
+    """Order the pairs and the arms by their values alone, so that results do not depend on the input order."""
     turn = -1.0 if covariate.turns else 1.0
     forward = _sorted(np.column_stack([differences, covariate.values]) + 0.0)
     backward = _sorted(np.column_stack([-differences, turn * covariate.values]) + 0.0)
@@ -151,9 +151,9 @@ def _sorted(rows: Array) -> Array:
 
 
 def differs_between_arms(covariate: Covariate) -> float | None:
-    """Two-sided p that a value from before the change has the same mean in both arms; None for a baseline.
+    """Return the two-sided p-value that a pre-change value has the same mean in both arms; None for a baseline.
 
-    A small one says that the change, or something else that differs, has reached it.
+    A small p-value means that the change, or another difference between the arms, affected the value.
     """
     if not covariate.turns:
         return None

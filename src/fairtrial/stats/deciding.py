@@ -1,7 +1,7 @@
-"""When may a study of paired seeds stop, and with which verdict? The rule that `decide` asks after each pair.
+"""The stopping rule of a sequential paired study, which `decide` applies after each pair.
 
-Everything that the rule depends on is in the plan, which is fixed before the first run: the number of pairs at most,
-the level, the smallest effect of interest, and the numbers of pairs at which it is looked at.
+The rule says when the study may stop, and with which verdict. It depends only on the plan, which is fixed before the
+first run: the maximum number of pairs, the confidence level, the SESOI, and the schedule of interim looks.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ DEFAULT_PAIRS, DEFAULT_LEVEL = 15, 0.95
 
 @dataclass(frozen=True)
 class SequentialPlan:
-    """A paired sequential test as it is registered: nothing of it may change once a result was seen."""
+    """The plan of a sequential paired test. It must not change once any result has been seen."""
 
     pairs: int = DEFAULT_PAIRS
-    """N, the most pairs that are run."""
+    """N, the maximum number of pairs."""
     level: float = DEFAULT_LEVEL
     sesoi: float | None = None
-    """Without a smallest effect of interest the test cannot end in `equivalent`."""
+    """The smallest effect of interest. Without one, the test cannot end in `equivalent`."""
     every: int = 1
-    """A look after so many further pairs; the last look is at N."""
+    """The number of pairs between interim looks; the last look is always at N."""
     arms: int = 1
-    """How many candidates are compared with the control: they share α by Holm's steps."""
+    """The number of candidates that are compared with the control. They share α by Holm's step-down procedure."""
 
     def __post_init__(self) -> None:
         if not 0 < self.level < 1:
-            raise UserError(f"--level {self.level:g} must lie between 0 and 1", hint="95 % confidence is --level 0.95.")
+            raise UserError(f"--level {self.level:g} must lie between 0 and 1", hint="Pass 0.95 for 95 % confidence.")
         if self.sesoi is not None and not (math.isfinite(self.sesoi) and self.sesoi > 0):
             raise UserError(f"a smallest effect of interest of {self.sesoi:g} must be positive and finite")
         if self.every < 1 or self.arms < 1:
-            raise UserError("looks are after one pair or more, and there is one candidate or more")
+            raise UserError("the number of pairs between looks and the number of candidates must each be at least 1")
         if earliest_rejection(self.pairs, self.alpha / self.arms, two_sided=True) is None:
             raise UserError(
-                f"{self.pairs} pairs can never decide at --level {self.level:g}"
+                f"{self.pairs} pairs are too few to reach a verdict at --level {self.level:g}"
                 + (f" with {self.arms} candidates" if self.arms > 1 else ""),
-                hint=f"Plan {self.smallest_pairs} pairs or more.",
+                hint=f"Plan {self.smallest_pairs} or more pairs.",
             )
 
     @property
     def smallest_pairs(self) -> int:
-        """The smallest N that can decide anything at this level: 2^(1 − N) ≤ α."""
+        """The smallest N that can reach a verdict at this level: 2^(1 − N) ≤ α / arms."""
         return math.ceil(1 - math.log2(self.alpha / self.arms))
 
     @cached_property
@@ -61,7 +61,7 @@ class SequentialPlan:
 
     @property
     def first_look(self) -> int:
-        """Nothing can be decided with fewer pairs, so that many are started at once."""
+        """The smallest number of pairs that can reach a verdict. This many pairs are started at once."""
         share = self.alpha / self.arms
         earliest = [earliest_rejection(self.pairs, share, two_sided=True)]
         earliest += [earliest_rejection(self.pairs, share, two_sided=False)] if self.sesoi is not None else []
@@ -74,31 +74,32 @@ class SequentialPlan:
 
 @dataclass(frozen=True)
 class Assessment:
-    """What the pairs so far allow to say about one candidate.
+    """The result of the sequential test for one candidate after the pairs so far.
 
-    `verdict` is None while the question is open. `n` is the number of pairs that the verdict rests on: pairs that
+    `verdict` is None while more pairs are needed. `n` is the number of pairs that the verdict is based on: pairs that
     finished after the boundary was crossed do not count.
     """
 
     verdict: Verdict | None
     n: int
     looks: Sequence[Look] = ()
-    """Of the test of a difference."""
+    """Interim looks of the test for a difference."""
     equivalence: Mapping[str, Sequence[Look]] = field(default_factory=dict)
-    """Of the two one-sided tests against ± SESOI, by their side."""
+    """Interim looks of the two one-sided tests against ± SESOI, by side."""
     alpha: Fraction = Fraction(1, 20)
-    """The share of α that the candidate was judged at."""
+    """The share of α at which the candidate was tested."""
 
 
 def assess(gains: Sequence[float] | Array, plan: SequentialPlan, *, alpha: Fraction | None = None) -> Assessment:
-    """Judge one candidate by its gains over the control (positive is good), in seed order.
+    """Test one candidate by its gains over the control (positive is good), in seed order.
 
-    A look at which both tests end says `equivalent`, as everywhere: the difference is real, and too small to matter.
+    If both tests end at the same look, the verdict is `equivalent`, as in every other comparison: the difference is
+    real but too small to matter.
     """
     alpha = plan.alpha / plan.arms if alpha is None else alpha
     values = np.asarray(gains, dtype=np.float64)
     if not np.isfinite(values).all():
-        raise UserError("a gain that is not finite cannot be judged", hint="Lost runs are judged as lost runs.")
+        raise UserError("gains must be finite numbers", hint="Leave out pairs with a lost run.")
 
     def looks_of(sample: Array, side: str) -> list[Look]:
         return list(sign_flip_looks(sample, planned=plan.pairs, alpha=alpha, looks=plan.looks, side=side))
@@ -121,11 +122,12 @@ def assess(gains: Sequence[float] | Array, plan: SequentialPlan, *, alpha: Fract
 
 
 def assess_family(gains: Mapping[str, Sequence[float]], plan: SequentialPlan) -> dict[str, Assessment]:
-    """Judge several candidates by Holm's steps: each at α/m, where m counts those whose difference is not shown yet.
+    """Test several candidates by Holm's step-down: each at α/m, where m is the number not yet shown to be different.
 
-    Only a candidate that is better or worse hands its share on; one that ended as equivalent, or out of pairs, keeps
-    it. With a larger share the test is computed anew from the first look, which may show that it was crossed before:
-    the closed test of the hypotheses that are left would have rejected it then.
+    Only a candidate that is better or worse passes on its share of α; one that ended as equivalent, or ran out of
+    pairs, keeps it. When a candidate's share grows, its test is recomputed from the first look. The boundary may then
+    turn out to have been crossed earlier, which is valid because the closed test of the remaining hypotheses would
+    have rejected at that look.
     """
     assessed: dict[str, Assessment] = {}
     left = dict(gains)

@@ -1,4 +1,4 @@
-"""Plain descriptions of a study: what each variant reached, and by how much the pairs differ."""
+"""Descriptive statistics of a study: the mean and spread of each variant, and the paired differences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairtrial.core.runs import Run, Status
 
 @dataclass(frozen=True)
 class VariantSummary:
-    """One variant: how many runs it has, and the mean and spread over its completed, finite seeds."""
+    """One variant: run counts by status, and the mean and standard deviation over its completed, finite seeds."""
 
     variant: str
     planned: int
@@ -34,7 +34,7 @@ class VariantSummary:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """A variant against the first one, seed by seed."""
+    """The paired differences between a variant and the first variant, over the seeds that both have."""
 
     control: str
     candidate: str
@@ -53,7 +53,7 @@ def _describe_arm(variant: str, values: Mapping[int, float], runs: Sequence[Run]
     count = {status: sum(run.status is status for run in runs) for status in Status}
     finite = {seed: value for seed, value in values.items() if isfinite(value)}
     timings = [run.metadata.timings for run in runs if run.status is Status.COMPLETED]
-    times = [each.wall_s for each in timings if each.wall_s is not None]  # one that shared its process has none
+    times = [each.wall_s for each in timings if each.wall_s is not None]  # None if it shared its process
     numbers = list(finite.values())
     return VariantSummary(
         variant=variant,
@@ -72,7 +72,7 @@ def _describe_arm(variant: str, values: Mapping[int, float], runs: Sequence[Run]
 
 
 def describe_differences(values: Mapping[str, Mapping[int, float]]) -> list[PairedDifference]:
-    """Every variant against the first, on the seeds that both completed."""
+    """Compare every variant with the first, on the seeds that both completed."""
     control, *others = values
     return [d for other in others if (d := _describe_difference(control, other, values)) is not None]
 

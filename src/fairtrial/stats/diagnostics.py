@@ -1,4 +1,4 @@
-"""Looks at the assumptions. What is found is shown; it never switches or hides a test."""
+"""Checks of the assumptions of a test. The results are reported; they never change or hide a test."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fairtrial.core.findings import FilledCaution
 from fairtrial.stats.samples import Array
 
 ENOUGH_FOR_ONE_ARM = 92
-"""From this many runs on, 95 % t intervals for one arm cover at least 93 % on log-normal noise."""
+"""With at least this many runs, 95 % t intervals for one arm cover at least 93 % on log-normal noise."""
 SMALL_ARM = 6
 UNEQUAL_SMALL, UNEQUAL_LARGE = 1.6, 2.5
-"""Ratios of the arms' sizes beyond which Welch errs in more than 6 % on some shape, for small and for larger arms."""
+"""Size ratios of the arms, for small and larger arms, beyond which Welch's false-positive rate can exceed 6 %."""
 
 
 def diagnose(control: Array, candidate: Array, *, paired: bool) -> dict[str, Any]:
-    """Shapiro–Wilk on what the test assumes to be normal, Levene across the arms, bimodality per arm."""
+    """Return p-values of Shapiro–Wilk (on what the test assumes to be normal) and Levene, and bimodality per arm."""
     judged = {"differences": candidate - control} if paired else {"control": control, "candidate": candidate}
     control, candidate = np.sort(control), np.sort(candidate)
     return {
@@ -36,11 +36,11 @@ def shapiro_wilk(sample: Array) -> float | None:
 
     if len(sample) < 3 or np.ptp(sample) == 0:
         return None
-    return float(stats.shapiro((sample - sample.mean()) / sample.std()).pvalue)  # it dislikes tiny units
+    return float(stats.shapiro((sample - sample.mean()) / sample.std()).pvalue)  # SciPy fails on tiny values
 
 
 def levene(first: Array, second: Array) -> float | None:
-    """Brown and Forsythe's form, around medians: p-value of equal spread; None where there is none at all."""
+    """Return the p-value of equal spread by Brown–Forsythe (Levene around medians); None if it is undefined."""
     n, m = len(first), len(second)
     if min(n, m) < 3:
         return None
@@ -55,7 +55,7 @@ def levene(first: Array, second: Array) -> float | None:
 
 
 def bimodality(sample: Array) -> float | None:
-    """Sarle's coefficient with its small-sample correction; above 5/9 hints at two groups of runs."""
+    """Return Sarle's coefficient with small-sample correction; values above 5/9 suggest two groups of runs."""
     n = len(sample)
     if n < 5 or np.ptp(sample) == 0:
         return None
@@ -67,21 +67,21 @@ def bimodality(sample: Array) -> float | None:
 
 
 def too_unequal(n: int, m: int) -> bool:
-    """Whether arms of these sizes make Welch's test err in more than 6 % on some shape of `stats/noise.py`.
+    """Return whether Welch's false-positive rate exceeds 6 % on some shape of `stats/noise.py` at these arm sizes.
 
-    Found by simulation: `benchmarks/caution_rates.py` shows the rates on both sides of the rule.
+    The rule comes from simulation: `benchmarks/caution_rates.py` shows the rates on both sides of it.
     """
     fewer, more = sorted((n, m))
     return more > UNEQUAL_SMALL * fewer if fewer <= SMALL_ARM else more >= UNEQUAL_LARGE * fewer
 
 
 def one_arm_cautions(n: int) -> list[FilledCaution]:
-    """For an interval of one arm with `n` runs; with enough of them it holds whatever the noise."""
+    """Return the cautions for an interval of one arm with `n` runs; with enough runs there are none."""
     return [ONE_ARM.fill()] if n < ENOUGH_FOR_ONE_ARM else []
 
 
 def differ_in_shape(diagnostics: Mapping[str, Any], control: Array, candidate: Array) -> bool:
-    """Whether the arms' spreads differ by more than chance, or only one of them has any."""
+    """Return whether the spreads of the arms differ significantly, or only one arm varies at all."""
     constant = [np.ptp(sample) == 0 for sample in (control, candidate)]
     levene_p = diagnostics["levene_p"]
     if any(constant):
@@ -90,7 +90,10 @@ def differ_in_shape(diagnostics: Mapping[str, Any], control: Array, candidate: A
 
 
 def variance_ratio_p(first: Array, second: Array) -> float:
-    """Two-sided p of equal variances by their ratio: sharper than Levene at few runs, and only ever a caution."""
+    """Return the two-sided p-value of equal variances by the F test.
+
+    It is more powerful than Levene with few runs, but sensitive to non-normal noise, so it only triggers a caution.
+    """
     ratio = float(first.var(ddof=1) / second.var(ddof=1))
     tail = float(special.fdtr(len(first) - 1, len(second) - 1, ratio))
     return 2 * min(tail, 1 - tail)

@@ -1,4 +1,4 @@
-"""What charts of a comparison are drawn from: resampled mean differences, and quantiles of a normal distribution."""
+"""Data for the charts of a comparison: resampled mean differences, and quantiles of the normal distribution."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fairtrial.stats.samples import Array, Seed, canonical
 
 @dataclass(frozen=True)
 class Resampled:
-    """Mean differences, candidate − control, of resampled runs, and the interval that a bootstrap makes of them."""
+    """Resampled mean differences, candidate − control, and the bootstrap interval computed from them."""
 
     draws: Array
     estimate: Estimate
 
 
 def resample_difference(control: Array, candidate: Array, config: ComparisonConfig, seed: Seed) -> Resampled:
-    """The resamples behind the interval of `terms.method`, a bootstrap: the same stream, so the very same draws."""
+    """Return the resamples behind the bootstrap interval of `config.method`, from the same random stream."""
     arms = canonical(control, candidate, paired=config.paired)
     draws = resampled_differences(arms, config.resamples, arms.stream(seed))
     estimate = config.infer(arms, seed).estimate(config.alpha, config.on_difference(), arms.n)
@@ -30,5 +30,5 @@ def resample_difference(control: Array, candidate: Array, config: ComparisonConf
 
 
 def normal_quantiles(count: int) -> Array:
-    """Where so many ordered values of a standard normal distribution are expected, by Blom's positions."""
+    """Return the expected order statistics of `count` standard normal values, by Blom's approximation."""
     return np.asarray(special.ndtri((np.arange(1, count + 1) - 0.375) / (count + 0.25)), dtype=np.float64)

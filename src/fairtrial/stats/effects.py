@@ -1,4 +1,4 @@
-"""How large is a difference, and how often does one arm win?"""
+"""Effect sizes: standardized differences, the probability of superiority, and the correlation of pairs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fairtrial.stats.samples import Array
 from fairtrial.stats.student import noncentral_cdf
 
 FAR = 1e4
-"""A t statistic beyond which the limits of its noncentrality are those of the scale alone, to 2e-7 of their size."""
+"""A t statistic beyond which only the noise of the scale matters for its noncentrality limits (relative error 2e-7)."""
 
 
 def hedges_g(control: Array, candidate: Array, *, paired: bool, alpha: float) -> Estimate:
-    """The difference in units of the average of the arms' standard deviations, corrected for small samples."""
+    """Return the difference in units of the average standard deviation of the arms, corrected for small samples."""
     n, m = len(control), len(candidate)
     scale = (control.std(ddof=1) + candidate.std(ddof=1)) / 2
     if scale == 0:
@@ -29,13 +29,13 @@ def hedges_g(control: Array, candidate: Array, *, paired: bool, alpha: float) ->
     spread = float((candidate - control).std(ddof=1))
     to_effect = spread / (math.sqrt(n) * scale)
     low, high = noncentrality_limits(_one_sample_t(candidate - control), n - 1, alpha)
-    # The value is corrected for its bias; the limits are those of the effect itself and need no correction.
+    # Only the point estimate is biased; the limits are for the true effect and need no correction.
     limits = float(low * to_effect), float(high * to_effect)
     return Estimate(value * _small_sample(n + m - 2), limits[0], limits[1], 1 - alpha, "Hedges g", n)
 
 
 def unpaired_g(value: float, runs: tuple[int, int], alpha: float) -> Estimate:
-    """The same for independent arms, of which only the difference in those units and the numbers of runs are known."""
+    """Return Hedges' g of independent arms from the standardized difference and the numbers of runs alone."""
     n, m = runs
     to_effect = math.sqrt(1 / n + 1 / m)
     low, high = noncentrality_limits(value / to_effect, n + m - 2, alpha)
@@ -44,7 +44,7 @@ def unpaired_g(value: float, runs: tuple[int, int], alpha: float) -> Estimate:
 
 
 def d_z(differences: Array, alpha: float) -> Estimate:
-    """The mean difference in units of the standard deviation of the differences."""
+    """Return the mean difference in units of the standard deviation of the differences."""
     n = len(differences)
     statistic = _one_sample_t(differences)
     low, high = noncentrality_limits(statistic, n - 1, alpha)
@@ -59,7 +59,7 @@ def _one_sample_t(differences: Array) -> float:
 
 
 def _small_sample(freedom: int) -> float:
-    """Hedges' exact correction of the bias of a standardized difference."""
+    """Return Hedges' exact bias correction for a standardized difference."""
     return (
         math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2) - math.log(freedom / 2) / 2)
         if freedom > 1
@@ -68,10 +68,10 @@ def _small_sample(freedom: int) -> float:
 
 
 def noncentrality_limits(statistic: float, freedom: float, alpha: float) -> tuple[float, float]:
-    """The noncentral t distributions for which the observed statistic is just not too extreme."""
+    """Return confidence limits for the noncentrality of an observed t statistic."""
     if math.isinf(statistic):
         return (-math.inf, math.inf)
-    if abs(statistic) > FAR:  # only the noise of the scale is left, and the integrals behind the exact limits are slow
+    if abs(statistic) > FAR:  # the exact limits need slow integrals and differ by 2e-7
         low, high = (
             abs(statistic) * math.sqrt(chi2_quantile(q, freedom) / freedom) for q in (alpha / 2, 1 - alpha / 2)
         )
@@ -90,7 +90,7 @@ def _noncentrality(statistic: float, freedom: float, share: float) -> float:
 
 
 def _root(gap: Callable[[float], float], start: float, width: float) -> float:
-    """Widen a bracket around the start until a falling function changes its sign in it."""
+    """Return the root of a decreasing function: widen a bracket around the start until the sign changes inside it."""
     low, high = start - width, start + width
     for _ in range(60):
         if gap(low) > 0 and gap(high) < 0:
@@ -101,7 +101,7 @@ def _root(gap: Callable[[float], float], start: float, width: float) -> float:
 
 
 def paired_superiority(gains: Array, alpha: float) -> Estimate:
-    """In how many pairs the candidate wins, ties halved, with Clopper–Pearson limits."""
+    """Return the share of pairs that the candidate wins (a tie counts half), with Clopper–Pearson limits."""
     n = len(gains)
     wins = float((gains > 0).sum() + (gains == 0).sum() / 2)
     low = float(special.betaincinv(wins, n - wins + 1, alpha / 2)) if wins > 0 else 0.0
@@ -110,10 +110,10 @@ def paired_superiority(gains: Array, alpha: float) -> Estimate:
 
 
 def unpaired_superiority(worse: Array, better: Array, alpha: float) -> Estimate:
-    """P(a run of the second arm beats one of the first), ties halved, with Newcombe's score-like limits."""
+    """Return P(a run of the second arm beats one of the first), ties counting half, with Newcombe's score limits."""
     n, m = len(worse), len(better)
     wins, ties = 0, 0
-    block = max(1, 4_000_000 // max(1, n))  # every run against every run: for thousands of runs, not all at once
+    block = max(1, 4_000_000 // max(1, n))  # in blocks, because n × m comparisons may not fit in memory
     for start in range(0, m, block):
         gaps = np.subtract.outer(better[start : start + block], worse)
         wins, ties = wins + int((gaps > 0).sum()), ties + int((gaps == 0).sum())
@@ -124,7 +124,7 @@ def unpaired_superiority(worse: Array, better: Array, alpha: float) -> Estimate:
 
 
 def _newcombe(value: float, n: int, m: int, z: float) -> float:
-    """The probability from which the observed share is z of its own standard errors away."""
+    """Return the probability p for which the observed share lies z standard errors (computed at p) from p."""
     if (value == 0 and z < 0) or (value == 1 and z > 0):
         return value
     runs = (n + m) / 2 - 1
@@ -133,12 +133,12 @@ def _newcombe(value: float, n: int, m: int, z: float) -> float:
         variance = p * (1 - p) / (n * m) * (1 + runs * (1 - p) / (2 - p) + runs * p / (1 + p))
         return value - p + z * math.sqrt(variance)
 
-    inside = min(max(value, 1e-9), 1 - 1e-9)  # at 0 and 1 themselves the variance vanishes: a root, but not the limit
+    inside = min(max(value, 1e-9), 1 - 1e-9)  # the variance is 0 at 0 and 1: a root, but not the limit
     return _brentq(gap, *((0.0, inside) if z < 0 else (inside, 1.0)))
 
 
 def correlation(first: Array, second: Array, alpha: float) -> Estimate:
-    """How much of the luck of a seed the two arms shared; Fisher's interval from four pairs on."""
+    """Return the correlation between the arms over seeds; Fisher's interval needs at least four pairs."""
     n = len(first)
     if n < 3 or first.std() == 0 or second.std() == 0:
         reason = Reason.TOO_FEW if n < 3 else Reason.NO_VARIATION
@@ -152,6 +152,6 @@ def correlation(first: Array, second: Array, alpha: float) -> Estimate:
 
 
 def _brentq(function: Callable[[float], float], low: float, high: float) -> float:
-    from scipy import optimize  # half a second that only effect sizes need
+    from scipy import optimize  # takes half a second to import, and only effect sizes need it
 
     return float(optimize.brentq(function, low, high, xtol=1e-12))

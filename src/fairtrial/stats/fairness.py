@@ -1,4 +1,4 @@
-"""Is this fair? Every way in which two arms differ beside the change that is on trial."""
+"""Find every recorded way in which two arms differ in addition to the change under test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairtrial.core.findings import FilledCaution
 Facts = Sequence[Mapping[str, Any]]
 SIZE_LIMIT = 0.1
 BUDGET = ("steps", "batch_size", "epochs")
-"""Options that decide how much training a run gets, whatever their role."""
+"""Options that determine how much training a run gets, whatever their role."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class OptionDifference:
 
 @dataclass(frozen=True)
 class Fairness:
-    """What the arms differ in, and how large they are. None: nobody recorded it."""
+    """The options in which the arms differ, and the sizes of the models. None: not recorded."""
 
     options: tuple[OptionDifference, ...]
     sizes: Mapping[str, tuple[float | None, float | None]]
@@ -49,16 +49,16 @@ def judge_fairness(
     declared: Iterable[str] | None,
     roles: Mapping[str, str],
 ) -> Fairness:
-    """Compare what was recorded of both arms. `declared` is None where no study says what is on trial.
+    """Compare the recorded facts of both arms. `declared` is None if no study declares the change under test.
 
-    Without a declaration the change on trial can only be guessed: options of the model and the training are taken
-    for it, those that make a trial unfair (data, evaluation, amount of training) are not.
+    Without a declaration, differences in model and training options are assumed to be the change under test.
+    Differences in data, evaluation or the amount of training are not, because they make the comparison unfair.
     """
     options = tuple(_options(control, candidate, declared, roles))
     cautions: list[FilledCaution] = []
     hidden = [d for d in options if not d.declared]
     if hidden:
-        message = "; ".join(f"{d.option} {_shown(d.control)} against {_shown(d.candidate)}" for d in hidden)
+        message = "; ".join(f"{d.option} {_shown(d.control)} vs. {_shown(d.candidate)}" for d in hidden)
         cautions.append(UNDECLARED.fill(what=", ".join(_kinds(hidden)), values=message))
     on_trial = {d.role for d in options if d.declared}
     for what, key in (("recipe", "recipe"), ("data", "data"), ("commit", "commit"), ("uncommitted changes", "changes")):
@@ -97,11 +97,11 @@ def _undeclared(what: str, control: list[Any], candidate: list[Any]) -> list[Fil
     known = [values for values in (control, candidate) if values]
     if control == candidate or len(known) < 2:
         return []
-    return [UNDECLARED.fill(what=what, values=f"{_shown(_flat(control))} against {_shown(_flat(candidate))}")]
+    return [UNDECLARED.fill(what=what, values=f"{_shown(_flat(control))} vs. {_shown(_flat(candidate))}")]
 
 
 def _parts(control: Facts, candidate: Facts, key: str, but: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """Only the entries of a mapping (versions, machine) that are not the same on both sides."""
+    """Return only the entries of a mapping (versions, machine) that differ between the sides."""
     sides = [[run.get(key) or {} for run in facts] for facts in (control, candidate)]
     names = dict.fromkeys(name for side in sides for entry in side for name in entry if name not in but)
     parts: tuple[list[str], list[str]] = ([], [])
@@ -114,8 +114,10 @@ def _parts(control: Facts, candidate: Facts, key: str, but: Sequence[str] = ()) 
 
 
 def _processors(control: Facts, candidate: Facts, names: tuple[str, str]) -> list[FilledCaution]:
-    """Whether runs that are compared with each other ran on processors of different kinds: pair by pair where seeds
-    are shared, else variant against variant. What one side did not record is not compared.
+    """Return a caution if the compared runs used different processors.
+
+    Runs are compared pair by pair if the arms share seeds, else arm against arm. Values that one side did not record
+    are ignored.
     """
     sides = [{run.get("seed"): run.get("processor") or {} for run in facts} for facts in (control, candidate)]
     pairs = [(sides[0][seed], sides[1][seed]) for seed in sides[0] if seed is not None and seed in sides[1]]
@@ -142,7 +144,7 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _kind_of_processor(kind: Mapping[str, Any], unlike: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
-    """A processor by its name and by what tells it from the others."""
+    """Describe a processor by its name and by what distinguishes it from the others."""
     details = [kind["cpu_model"]] if kind.get("cpu_model") else []
     details += [f"torch uses {kind['torch_instruction_set']}"] if kind.get("torch_instruction_set") else []
     features = [{*(each.get("cpu_features") or ())} for pair in unlike for each in pair]
@@ -153,7 +155,7 @@ def _kind_of_processor(kind: Mapping[str, Any], unlike: Sequence[tuple[Mapping[s
 
 
 def mixed_commits(variant: str, facts: Facts) -> list[FilledCaution]:
-    """Runs of one variant that were made with more than one version of the code."""
+    """Return a caution if the runs of one variant used more than one commit."""
     in_order = sorted((run for run in facts if run.get("commit")), key=lambda run: run.get("created") or 0)
     by_age = list(dict.fromkeys(run["commit"] for run in in_order))
     if len(by_age) < 2:
@@ -197,4 +199,4 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return " and ".join(_shown(item) for item in value)
     text = "none" if value is None else str(value)
-    return text[:12] if len(text) == 40 or len(text) == 64 else text  # commits and hashes by their beginning
+    return text[:12] if len(text) == 40 or len(text) == 64 else text  # abbreviate commits and hashes

@@ -1,10 +1,11 @@
-"""Several arms on shared seeds: differences that are judged together.
+"""Compare several arms as one family, with multiple-testing adjustment.
 
-Each pair alone would be wrong in one of twenty cases; fifteen pairs together would nearly always find something.
-Below twelve seeds paired differences are judged by a limit for all pairs at once, on the largest of three spreads:
-pooled noise gives power at few seeds, and the larger spread keeps the promise where arms are not equally noisy. From
-twelve seeds on each pair has evidence enough of its own, and Holm's step-down adjusts its t. Unpaired runs, other
-methods and one-sided questions are Holm's at any number of seeds.
+Tested separately, each pair of equal arms has a false-positive rate of 5 %, so fifteen such pairs often give at least
+one false positive. With fewer than twelve seeds, paired differences are tested with one joint limit for all pairs,
+based on the largest of three estimates of the spread: pooled noise gives power with few seeds, and the larger estimate
+keeps the error rate if the arms are not equally noisy. With twelve or more seeds, each pair is tested on its own noise,
+and its t test is adjusted by Holm's step-down. Unpaired runs, other methods and one-sided tests always use Holm's
+step-down.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ from fairtrial.stats.spreads import residual_variance as residual_variance
 from fairtrial.stats.verdicts import Decision, conclude
 
 POOLED = {MAX_SPREAD: LARGEST_SPREAD.method, TUKEY: TUKEY_POOLED.method}
-"""Adjustments that take their noise from the whole layout, and what an interval's method is then called."""
+"""Adjustments that estimate noise from the whole layout → the method name of their intervals."""
 ENOUGH_FOR_PAIRS = 5
 
 Arms = Mapping[str, Array]
 Pair = tuple[str, str]
 Again = Callable[[int, float], Comparison]
-"""The comparison of this number, judged at this error rate."""
+"""Return the comparison with this index, tested at this error rate."""
 
 tukey_quantile = range_quantile
 
 
 def infer_tukey(layout: Array, first: int, second: int) -> Inference:
-    """second − first, with limits that hold for all pairs of the layout at once."""
+    """Infer second − first, with limits that hold simultaneously for all pairs of the layout."""
     arms, seeds = layout.shape
     variance, freedom = residual_variance(layout)
     limit = FamilyLimit(arms, arms * (arms - 1) // 2, freedom, narrower=False)
@@ -62,9 +63,9 @@ def infer_tukey(layout: Array, first: int, second: int) -> Inference:
 
 
 def stepwise(family: str | None) -> str:
-    """How comparisons that share no noise are adjusted: as was asked, or by Holm's."""
+    """Return the adjustment for comparisons without a common layout: the one requested, or Holm's by default."""
     if family in POOLED:
-        raise InvalidOptions(f"--family {family} is for numbers, one per run; here it does not apply", hint=_STEPWISE)
+        raise InvalidOptions(f"--family {family} needs one number per run and does not apply here", hint=_STEPWISE)
     return HOLM if family in (None, AUTO) else family
 
 
@@ -84,10 +85,10 @@ def compare_family(
     losses: Mapping[str, Losses] | None = None,
     ended: Mapping[str, Mask] | None = None,
 ) -> list[Comparison]:
-    """Every other arm against the control, judged together. Paired arms are aligned by seed; NaN is a lost run.
+    """Compare every other arm with the control, as one family. Paired arms are aligned by seed; NaN is a lost run.
 
-    `losses` by candidate, where the arrays do not hold every run that ended; `ended` by arm, where they hold cells
-    that were never run.
+    Pass `losses` by candidate if the arrays do not contain every run that ended. Pass `ended` by arm if the arrays
+    contain cells that were never run.
     """
     pairs = [(control, name) for name in arms if name != control]
     counted = {(control, name): each for name, each in losses.items()} if losses else None
@@ -104,7 +105,7 @@ def compare_pairs(
     losses: Mapping[Pair, Losses] | None = None,
     ended: Mapping[str, Mask] | None = None,
 ) -> list[Comparison]:
-    """Pairs of arms, as (control, candidate), judged together. Each pair rests on the seeds that it has itself."""
+    """Compare pairs of arms, given as (control, candidate), as one family. Each pair uses the seeds that both have."""
     check_adjustment(adjustment, config)
     if not pairs:
         return []
@@ -125,13 +126,13 @@ def compare_pairs(
         comparisons = _judged_stepwise(arms, pairs, config, rule, seed)
     comparisons = _with_outlooks(comparisons, config, adjustment)
     comparisons = [replace(each, cautions=(*each.cautions, *_cautions(each, rule))) for each in comparisons]
-    # Losses are tested once per pair, whatever the rule for quality is: at an equal share of α.
+    # Losses are tested once per pair at an equal share of α, independently of the adjustment for quality.
     share = config.alpha / len(pairs)
     return [with_losses(each, losses[pair], share) for each, pair in zip(comparisons, pairs, strict=True)]
 
 
 def _compare_finished(arms: Arms, pair: Pair, config: ComparisonConfig, seed: int) -> Comparison:
-    """The quality of a pair, on the runs that finished."""
+    """Compare the quality of a pair on the runs that finished."""
     kept = keep_finite(arms[pair[0]], arms[pair[1]], paired=config.paired)
     return compare(*kept, config, names=pair, seed=seed)
 
@@ -142,7 +143,7 @@ def check_adjustment(adjustment: str, config: ComparisonConfig) -> None:
     rule = load_plugin(ADJUSTMENTS, adjustment)
     if adjustment in POOLED and not _fits_layout(config):
         raise InvalidOptions(
-            f"{rule.name} is for paired runs, the t method and two sides", hint="Use --family holm for anything else."
+            f"{rule.name} applies only to two-sided paired t tests", hint="Use --family holm for other tests."
         )
 
 
@@ -151,7 +152,7 @@ def default_adjustment(config: ComparisonConfig) -> str:
 
 
 def settle_adjustment(adjustment: str, config: ComparisonConfig, seeds: int) -> str:
-    """The adjustment that is used. The design and the number of seeds decide, never the values."""
+    """Return the adjustment to use. It depends on the design and the number of seeds, never on the values."""
     return settled(adjustment, seeds) if _fits_layout(config) else HOLM if adjustment == AUTO else adjustment
 
 
@@ -171,7 +172,7 @@ def _cautions(comparison: Comparison, rule: str) -> list[Mapping[str, str]]:
 
 @dataclass(frozen=True)
 class JointlyJudged:
-    """What a family says about one pair. `noise` is None where the pair carries no conclusion."""
+    """The joint result for one pair. `noise` is None if the pair does not allow an inference."""
 
     judged: ComparisonResult
     noise: JointNoise | None = None
@@ -187,9 +188,9 @@ def _judged_jointly(
 
 
 def _joint_verdicts(arms: Arms, pairs: Sequence[Pair], config: ComparisonConfig, rule: str) -> list[JointlyJudged]:
-    """For every pair in turn. Its difference rests on its own seeds, its noise on those of the whole layout."""
+    """Judge each pair: its difference uses its own seeds, its noise those of the whole layout."""
     plain = [judge(*keep_finite(arms[first], arms[second], paired=True), config) for first, second in pairs]
-    order = sorted(range(len(pairs)), key=lambda index: sorted(pairs[index]))  # roles and order must not reach a digit
+    order = sorted(range(len(pairs)), key=lambda index: sorted(pairs[index]))  # independent of roles and order
     order = [index for index in order if plain[index].inference is not None]
     noises = _joint_noises(arms, [pairs[i] for i in order], [_inference(plain[i]) for i in order], rule)
     if noises is None:
@@ -208,7 +209,7 @@ def _inference(judged: ComparisonResult) -> Inference:
 
 
 def _joint_noises(arms: Arms, pairs: Sequence[Pair], plain: Sequence[Inference], rule: str) -> list[JointNoise] | None:
-    """What each pair is judged by, from paired t of each; None where the layout leaves no noise to judge by."""
+    """Return the noise that each pair is tested against; None if the layout has no residual degrees of freedom."""
     if not pairs:
         return []
     names = sorted(name for name, sample in arms.items() if np.isfinite(sample).any())
@@ -265,7 +266,7 @@ def _joint_comparison(
     )
 
 
-# Pair by pair, with adjusted p
+# Pair by pair, with adjusted p-values
 
 
 def _judged_stepwise(
@@ -278,10 +279,10 @@ def _judged_stepwise(
 
 
 def adjust_comparisons(again: Again, count: int, adjustment: str, alpha: float) -> list[Comparison]:
-    """Comparisons that each have a test of their own, as a family: p, interval, equivalence and `not_worse` together.
+    """Adjust separately tested comparisons as a family: p-values, intervals, equivalence and `not_worse`.
 
-    Each is judged again: at the error rate of its own step, which decides whether there is a difference and gives the
-    interval, and at α over their number, which decides whether it is equivalent or not worse.
+    Each comparison is repeated twice: at the error rate of its own step, which tests for a difference and gives the
+    interval, and at α over the number of comparisons, which tests for equivalence and `not_worse`.
     """
     comparisons = [again(index, alpha) for index in range(count)]
     known = {index: each.p_value for index, each in enumerate(comparisons) if each.p_value is not None}
@@ -300,10 +301,10 @@ def adjust_comparisons(again: Again, count: int, adjustment: str, alpha: float) 
 
 
 def _one_of_family(own: Comparison, step: Comparison, share: Comparison, p: float, adjustment: str) -> Comparison:
-    """`own` is judged by itself, `step` at the error rate of its step, `share` at α over the number of comparisons."""
+    """Combine the results at α (`own`), at the error rate of the step (`step`) and at α over their number (`share`)."""
     decided = share if share.verdict is Verdict.EQUIVALENT else step
     verdict, reason = decided.verdict, decided.reason
-    if decided is step and verdict is Verdict.EQUIVALENT:  # equivalent by itself, but not as one of so many
+    if decided is step and verdict is Verdict.EQUIVALENT:  # equivalent at its step, but not at its share of α
         again = conclude(bool(step.significant), (step.gain or 0.0) > 0, equivalent=False, exceeds=step.exceeds_sesoi)
         verdict, reason = again.verdict, again.reason
     if reason == Reason.NOT_COVERED and own.significant:
@@ -326,13 +327,14 @@ def _one_of_family(own: Comparison, step: Comparison, share: Comparison, p: floa
     )
 
 
-# What the family can see
+# Power of the family
 
 
 def _with_outlooks(comparisons: Sequence[Comparison], config: ComparisonConfig, adjustment: str) -> list[Comparison]:
-    """What so few runs can see, and how many would settle an open question, by the test that judges the family.
+    """Add the detectable difference and the seeds that inconclusive comparisons need, by the family's own test.
 
-    For paired t. Other methods are planned by t at α over the number of comparisons, as `adjust_comparisons` has it.
+    This applies to paired t. For other methods, `adjust_comparisons` has already planned by t at α over the number of
+    comparisons.
     """
     judged = [each for each in comparisons if each.adjusted_p is not None]
     if not judged or not _fits_layout(config):
@@ -346,7 +348,7 @@ def _with_outlook(comparison: Comparison, plan: FamilyPlan) -> Comparison:
     n = comparison.n_control
     if comparison.adjustment in POOLED:
         half_width = ((comparison.effect.high or 0.0) - (comparison.effect.low or 0.0)) / 2
-    else:  # an interval of Holm's is that of its step: planned is the first, which another difference would need
+    else:  # Holm's interval is at its own step; planning uses the first step, the strictest
         half_width = student_limit(plan.alpha / 2 / len(plan.pairs), n - 1) * comparison.tests["standard_error"]
     needed = _seeds_needed(comparison, half_width, n, plan)
     return replace(comparison, detectable=plan.detectable(half_width, n), seeds_needed=needed)
@@ -372,13 +374,13 @@ def _seeds_needed(comparison: Comparison, half_width: float, n: int, plan: Famil
 
 
 def complete_seeds(arms: Arms) -> Arms:
-    """The seeds that every arm of a layout has."""
+    """Return the arms restricted to the seeds for which every arm has a finite value."""
     whole = np.all([np.isfinite(sample) for sample in arms.values()], axis=0)
     return {name: sample[whole] for name, sample in arms.items()}
 
 
 def with_worst(arms: Arms, direction: str) -> Arms:
-    """Every lost run at the worst value that any arm has seen."""
+    """Replace every lost run with the worst value observed in any arm."""
     seen = np.concatenate([sample[np.isfinite(sample)] for sample in arms.values()])
     if not len(seen):
         return arms
@@ -387,6 +389,6 @@ def with_worst(arms: Arms, direction: str) -> Arms:
 
 
 def canonical_layout(arms: Sequence[Array]) -> Array:
-    """Arms × seeds, with the seeds in an order that depends on the values alone: it must not reach the last digits."""
+    """Return arms × seeds with the seeds ordered by value, so that the input order does not change rounding."""
     layout = np.array(arms)
     return np.asarray(layout[:, row_order(layout.T)])

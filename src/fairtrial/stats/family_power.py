@@ -1,9 +1,9 @@
-"""What a family of paired differences can see, and how many seeds it needs: for the test that judges it.
+"""Power of a family of paired differences: which differences it detects, and how many seeds it needs.
 
-The half-width of a difference's interval is what noise and test make of it together, so everything is planned on it.
-Under normal noise its distribution, in units of the true noise, depends on the design alone. The noise itself is known
-no better than the runs show it: power is averaged over what it may be, so that the power that was stated is the one
-that is realised on average. Other arms are taken to be equal: where they differ too, Holm's steps see a little more.
+Planning is based on the half-width of a difference's interval, which combines the noise and the test. Under normal
+noise, the distribution of the half-width in units of the true noise depends only on the design. The true noise is
+uncertain, so power is averaged over its possible values; the stated power is then the one realized on average. The
+other arms are assumed to be equal; if they differ too, Holm's steps have slightly more power.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXACT_FREEDOM, MOST_FREEDOM = 60, 1_000
 
 @dataclass(frozen=True)
 class FamilyPlan:
-    """Which differences are judged together, how, and with what power they should be seen."""
+    """The pairs that are tested together, the adjustment, α, and the wanted power."""
 
     adjustment: str
     arms: int
@@ -48,19 +48,19 @@ class FamilyPlan:
     power: float
 
     def detectable(self, half_width: float, n: int) -> float | None:
-        """The true difference that n seeds see with the wanted power, given the half-width that they showed."""
+        """Return the true difference that n seeds detect with the wanted power, given the half-width observed at n."""
         factor = _factor(self, n) if half_width > 0 else None
         return None if factor is None else factor * half_width
 
     def seeds_for(self, effect: float, half_width: float, n: int) -> int | None:
-        """The smallest number of seeds that sees a true difference; None beyond a million."""
+        """Return the smallest number of seeds that detects a true difference `effect`; None beyond a million."""
         if effect == 0:
             return None
         shifts = self._shifts(effect, half_width, n)
         return smallest(lambda m: _seen(math.sqrt(m) * shifts, _half_widths(self, m)) >= self.power)
 
     def seeds_for_equivalence(self, margin: float, half_width: float, n: int) -> int | None:
-        """The smallest number of seeds that finds two equal arms equivalent within ± the margin."""
+        """Return the smallest number of seeds that finds two equal arms equivalent within ± the margin."""
         shifts = self._shifts(margin, half_width, n)
 
         def enough(m: int) -> bool:
@@ -70,30 +70,30 @@ class FamilyPlan:
         return smallest(enough)
 
     def half_widths(self, n: int, *, equivalence: bool = False) -> Array:
-        """Quantiles of an interval's half-width × √n, in standard deviations of a difference; all arms are alike."""
+        """Return quantiles of an interval's half-width × √n, in standard deviations of a difference, for equal arms."""
         return _half_widths(self, n, equivalence=equivalence)
 
     def half_width_of_truth(self, effect: float, half_width: float, n: int, *, margin: bool) -> float:
-        """The half-width that the true noise has on average, given that of a pair that was inconclusive."""
+        """Return the half-width at the true noise, given the observed half-width of an inconclusive pair."""
         wide, narrow = _half_widths(self, n), _half_widths(self, n, equivalence=True)
         usual = math.sqrt(float((wide**2).mean()))
         noise = EstimatedNoise(wide / usual, np.full(NODES, 1 / NODES), wide, narrow, two_sided=True)
         return half_width * noise.share_of_truth(effect, half_width / usual, margin=margin)
 
     def _shifts(self, effect: float, half_width: float, n: int) -> Array:
-        """An effect in units of what the standard deviation of a difference may be, given the half-width at n."""
+        """Return the effect in units of the possible true sds of a difference, given the half-width at n."""
         return np.asarray(effect * _half_widths(self, n) / (half_width * math.sqrt(n)))
 
 
 def _seen(shifts: Array, half_widths: Array) -> float:
-    """The chance that an interval excludes zero, averaged over shifts of its centre and over its half-widths."""
+    """Return the probability that an interval excludes zero, averaged over shifts of its center and its half-widths."""
     away = shifts[:, None]
     return float((special.ndtr(away - half_widths) + special.ndtr(-away - half_widths)).mean())
 
 
 @lru_cache(maxsize=256)
 def _factor(plan: FamilyPlan, n: int) -> float | None:
-    """How many of its half-widths a difference must be, to be seen with the wanted power by n other seeds."""
+    """Return the difference, in observed half-widths, that n new seeds detect with the wanted power."""
     nodes = _half_widths(plan, n)
     low, high = 0.0, 1.0
     while _seen(high * nodes, nodes) < plan.power:
@@ -108,7 +108,7 @@ def _factor(plan: FamilyPlan, n: int) -> float | None:
 
 @lru_cache(maxsize=256)
 def _half_widths(plan: FamilyPlan, n: int, *, equivalence: bool = False) -> Array:
-    """Quantiles of an interval's half-width × √n, in standard deviations of a difference, where all arms are alike."""
+    """Return quantiles of an interval's half-width × √n, in standard deviations of a difference, for equal arms."""
     levels = (np.arange(NODES) + 0.5) / NODES
     rule, count = settled(plan.adjustment, n), len(plan.pairs)
     tail = plan.alpha if equivalence else plan.alpha / 2
@@ -125,7 +125,7 @@ def _half_widths(plan: FamilyPlan, n: int, *, equivalence: bool = False) -> Arra
 
 
 def _coarse(freedom: int) -> int:
-    """Tukey's limit takes long to compute and hardly changes any more: few values of many will do, rounded down."""
+    """Round large degrees of freedom down to a coarse grid: there Tukey's limit is slow and almost constant."""
     if freedom <= EXACT_FREEDOM:
         return freedom
     steps = math.floor(math.log(freedom / EXACT_FREEDOM) / math.log(1.2))
@@ -133,13 +133,13 @@ def _coarse(freedom: int) -> int:
 
 
 def _scales(freedom: int, levels: Array) -> Array:
-    """Quantiles of an estimated standard deviation whose true value is 1."""
+    """Return quantiles of an estimated standard deviation whose true value is 1."""
     return np.asarray(np.sqrt(2 * special.gammaincinv(freedom / 2, levels) / freedom))
 
 
 @lru_cache(maxsize=64)
 def _simulated_spreads(arms: int, pairs: tuple[IndexPair, ...], n: int) -> tuple[Array, Array]:
-    """What `largest_spreads` gives for arms that are alike, as standard deviations, where a difference's is 1."""
+    """Simulate `largest_spreads` for equal arms, as standard deviations, where that of a difference is 1."""
     draws = int(np.clip(2_000_000 // arms**2, LEAST_DRAWS, MOST_DRAWS))
     scatter = _scatter(np.random.default_rng([n, arms, len(pairs)]), draws, arms, n - 1) / 2
     spread = np.einsum("dii->di", scatter)
@@ -150,18 +150,18 @@ def _simulated_spreads(arms: int, pairs: tuple[IndexPair, ...], n: int) -> tuple
 
 
 def _scatter(rng: np.random.Generator, draws: int, arms: int, freedom: int) -> Array:
-    """Covariance matrices of so many independent arms, estimated with these degrees of freedom."""
+    """Draw estimated covariance matrices of `arms` independent arms with these degrees of freedom."""
     if freedom <= max(arms, 32):
         runs = rng.standard_normal((draws, freedom, arms))
         return np.asarray(np.swapaxes(runs, -1, -2) @ runs / freedom)
-    root = np.tril(rng.standard_normal((draws, arms, arms)), -1)  # Bartlett's decomposition: no run is drawn
+    root = np.tril(rng.standard_normal((draws, arms, arms)), -1)  # Bartlett's decomposition: avoids drawing runs
     places = np.arange(arms)
     root[:, places, places] = np.sqrt(rng.chisquare(freedom - places, (draws, arms)))
     return np.asarray(root @ np.swapaxes(root, -1, -2) / freedom)
 
 
 def plan_pairs(pairs: Sequence[tuple[str, str]]) -> tuple[IndexPair, ...]:
-    """Which of several arms are compared, by number: busier arms first, so that names do not matter to a plan."""
+    """Number the arms of the pairs, those in most pairs first, so that a plan does not depend on their names."""
     busy = Counter(name for pair in pairs for name in pair)
     place = {name: index for index, name in enumerate(sorted(busy, key=lambda name: (-busy[name], name)))}
     return tuple(sorted((min(pair), max(pair)) for pair in ((place[a], place[b]) for a, b in pairs)))

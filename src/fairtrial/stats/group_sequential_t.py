@@ -1,8 +1,8 @@
-"""Exact boundaries of a paired t test that is looked at after every pair, for differences that are normal.
+"""Exact boundaries of a group-sequential paired t test for normal differences.
 
-With r_n = S_n / √(ΣD²) the t statistic is r √((n − 1)/(n − r²)), and under the hypothesis r is a Markov chain:
+With r_n = S_n / √(ΣD²) the t statistic is r √((n − 1)/(n − r²)), and under the null hypothesis r is a Markov chain:
 r′ = (r + y)/√(1 + y²), where y = D_{n+1}/√(ΣD²) is t-distributed with n degrees of freedom, divided by √n. The
-distribution of the paths that were not rejected yet is carried along on a grid of r.
+distribution of r over the paths not yet rejected is propagated on a grid.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ CELLS = 800
 
 @lru_cache(maxsize=32)
 def t_boundaries(planned: int, alpha: float, looks: Sequence[int]) -> dict[int, float]:
-    """Look → the |t| above which the hypothesis is rejected, when α is spent in proportion to the pairs.
+    """Map each look to the |t| above which the null hypothesis is rejected, if α is spent in proportion to the pairs.
 
-    `looks` is a tuple. With one pair there is no t; a look at it spends nothing.
+    `looks` must be hashable (a tuple). With one pair there is no t, so a look at one pair spends no α.
     """
     edges = np.array([-1.0, 1.0])
     masses = np.array([0.5, 0.5])  # with one pair r is −1 or 1
@@ -31,7 +31,7 @@ def t_boundaries(planned: int, alpha: float, looks: Sequence[int]) -> dict[int, 
     spent, boundaries = 0.0, {}
     for n in range(2, planned + 1):
         limit = math.sqrt(n)
-        edges = limit * np.sin(np.linspace(-np.pi / 2, np.pi / 2, CELLS + 1))  # finer where t grows fast
+        edges = limit * np.sin(np.linspace(-np.pi / 2, np.pi / 2, CELLS + 1))  # finer where t grows quickly
         cumulative = np.stack([_next_below(centers, edge, n - 1) for edge in edges], axis=1)
         masses = np.diff(masses @ cumulative)
         centers = (edges[:-1] + edges[1:]) / 2
@@ -45,16 +45,16 @@ def t_boundaries(planned: int, alpha: float, looks: Sequence[int]) -> dict[int, 
 
 @lru_cache(maxsize=128)
 def _t_table(n: int) -> tuple[Array, Array]:
-    """Student's distribution at points that are dense in the middle; the function itself takes ten times as long."""
+    """Tabulate Student's CDF on a grid that is dense in the middle; interpolating is ten times as fast as `stdtr`."""
     points = np.sinh(np.linspace(-14.0, 14.0, 20_001))
     return points, np.asarray(special.stdtr(n, points), dtype=np.float64)
 
 
 def _next_below(r: Array, x: float, n: int) -> Array:
-    """P(r′ ≤ x) for each r after n pairs.
+    """Return P(r′ ≤ x) for each r after n pairs.
 
-    (r + y)/√(1 + y²) rises from −1 to its extreme at y = 1/r and falls towards 1 (the mirror image for r < 0), so the
-    event is one interval of y or the complement of one, between the roots of a quadratic.
+    (r + y)/√(1 + y²) rises from −1 to its maximum at y = 1/r and falls toward 1 (mirrored for r < 0). The event is
+    therefore an interval of y, or the complement of one, between the roots of a quadratic.
     """
 
     points, cumulative = _t_table(n)
@@ -69,7 +69,7 @@ def _next_below(r: Array, x: float, n: int) -> Array:
             roots = [np.where(r == 0, np.nan, -c / b)] * 2
         else:
             roots = [(-b - inside) / (2 * a), (-b + inside) / (2 * a)]
-    # Squaring added roots: keep those that have the sign of x.
+    # Squaring the equation added spurious roots: keep those with the sign of x.
     real = [np.where((b * b - 4 * a * c >= 0) & ((r + root) * x >= 0), root, np.nan) for root in roots]
     low, high = np.fmin(*real), np.fmax(*real)
     one = np.isnan(low) | (low == high) | np.isnan(real[0]) | np.isnan(real[1])
@@ -85,7 +85,7 @@ def _next_below(r: Array, x: float, n: int) -> Array:
 
 
 def _cut(edges: Array, masses: Array, allowance: float) -> tuple[float, Array, float]:
-    """The |r| above which `allowance` lies, the masses that stay, and what was taken away."""
+    """Return the |r| above which the probability is `allowance`, the remaining masses, and the probability removed."""
     half = len(masses) // 2
     tail = np.cumsum((masses + masses[::-1])[::-1][:half])  # from the outermost pair of cells inward
     whole = int(np.searchsorted(tail, allowance, side="right"))

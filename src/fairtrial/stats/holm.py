@@ -1,7 +1,7 @@
-"""Several inferences judged together by Holm's steps, with intervals that agree with the verdicts.
+"""Holm's step-down for several inferences, with intervals that agree with the verdicts.
 
-The smallest p-value is judged at α/m, the next at α/(m − 1), and so on up to the first that fails; all later ones fail
-with it, at the same limit. Each interval is the one at the limit that its verdict was made with.
+The smallest p-value is tested at α/m, the next at α/(m − 1), and so on until the first failure; all later ones fail at
+the same error rate. Each interval is at the error rate at which its verdict was decided.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from fairtrial.stats.verdicts import Decision, conclude
 
 @dataclass(frozen=True)
 class HolmVerdict:
-    """One member of the family: its decision, its adjusted p, and the error rate that its interval is at.
+    """One member of the family: its decision, its adjusted p-value, and the error rate `alpha` of its interval.
 
-    `share` is α/m, at which equivalence and `not worse` are judged.
+    `share` is α/m, the error rate for equivalence and `not_worse`.
     """
 
     decision: Decision
@@ -30,7 +30,7 @@ class HolmVerdict:
 
 
 def judge_by_holm(inferences: Sequence[Inference], config: ComparisonConfig) -> list[HolmVerdict]:
-    """Verdicts on several differences whose family-wise error rate is at most α."""
+    """Return verdicts on several differences with a family-wise error rate of at most α."""
     p_values = [each.p_value(config.on_difference()) for each in inferences]
     limits = holm_levels(p_values, config.alpha)
     share = config.alpha / len(p_values)
@@ -41,7 +41,7 @@ def judge_by_holm(inferences: Sequence[Inference], config: ComparisonConfig) -> 
 
 
 def _decided(inference: Inference, at_limit: ComparisonConfig, at_share: ComparisonConfig) -> Decision:
-    """Better and worse at the limit of the step; equivalence, margins and `not worse` at Bonferroni's share."""
+    """Decide better and worse at the error rate of the step; equivalence, margins and `not_worse` at Bonferroni's."""
     ordered, margin = decide_by(inference, at_limit), decide_by(inference, at_share)
     if ordered.significant is None:
         return ordered

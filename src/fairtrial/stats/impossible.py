@@ -1,8 +1,8 @@
-"""Printed values that no runs can have: means and spreads held against the arithmetic of what they summarize.
+"""Find published values that no runs can produce, by checking means and spreads for arithmetic consistency.
 
-A mean of n runs of K items each is a multiple of 1/(K·n); n values in a range have a largest standard deviation; a
-mean lies inside its own interval. Each check is a necessary condition in exact arithmetic and allows for rounding, so
-that numbers which were computed from real runs and rounded correctly always pass.
+A mean of n runs of K items each is a multiple of 1/(K·n); n values in a range have a maximum standard deviation; a mean
+lies inside its own interval. Each check is a necessary condition in exact arithmetic and allows for rounding, so
+numbers that were computed from real runs and rounded correctly always pass.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from fairtrial.stats.student import t_quantile
 
 IMPOSSIBLE, DOUBTFUL = "impossible", "doubtful"
 ROUND_OFF = Fraction(1, 10**12)
-"""Relative error of a mean that was computed in floating point and printed with all its digits."""
+"""The relative error allowed for a mean that was computed in floating point and printed with all its digits."""
 MOST_SUMS = 2_000
-"""Sums of items that a printed mean may stand for; beyond so many, nothing is impossible for a spread."""
+"""The maximum number of item sums to try for a printed mean; with more, practically every spread is possible."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong with one printed value, with the arithmetic that shows it."""
+    """A problem with one printed value, and the arithmetic that shows it."""
 
     kind: str
     severity: str
@@ -41,7 +41,7 @@ class Finding:
 
 
 def find_impossible(arms: Sequence[PrintedArm], options: SummaryOptions) -> list[Finding]:
-    """Every impossible or doubtful value of a table, in the order of its rows."""
+    """Return every impossible or doubtful value of a table, in row order."""
     findings = []
     for arm in arms:
         checks = (_outside_range, _items_of_mean, _spread_of_range, _spread_of_items, _interval, _two_spreads, _still)
@@ -58,14 +58,14 @@ FindingFields = Iterator[tuple[str, str, str]]
 
 
 def bounds_of(options: SummaryOptions) -> tuple[Fraction, Fraction] | None:
-    """The range of the metric; shares of items lie between 0 and 1 unless another one was given."""
+    """Return the range of the metric. With a number of items the default is 0 to 1; otherwise it is None (unknown)."""
     if options.bounds is not None:
         return _exact(options.bounds[0]), _exact(options.bounds[1])
     return (Fraction(0), Fraction(1)) if options.items is not None else None
 
 
 def means_checked(arms: Sequence[PrintedArm], options: SummaryOptions) -> int:
-    """How many means are printed finely enough for a number of items to exclude any value."""
+    """Count the means that are printed with enough digits for the items check to exclude any value."""
     bounds = bounds_of(options)
     if options.items is None or bounds is None:
         return 0
@@ -81,13 +81,13 @@ def _step(arm: PrintedArm, bounds: tuple[Fraction, Fraction], items: int) -> Fra
 
 
 def _reach(printed: Printed, scale: Fraction) -> tuple[Fraction, Fraction]:
-    """What a printed number may stand for: rounding, and the round-off of whoever computed it."""
+    """Return the interval of true values for a printed number, allowing for rounding and floating-point error."""
     slack = ROUND_OFF * max(abs(printed.exact), scale)
     return printed.low - slack, printed.high + slack
 
 
 def _shown(value: Fraction | float, like: Printed) -> str:
-    """A computed value with two digits more than the printed one has."""
+    """Format a computed value with two more digits than the printed one has."""
     number, decimals = float(value), max(0, -round(math.log10(like.unit)))
     return f"{number:,.{min(decimals + 2, 12)}f}" if abs(number) < 1e9 else f"{number:.4g}"
 
@@ -102,13 +102,13 @@ def _outside_range(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
     low, high = _reach(arm.mean, bounds[1] - bounds[0])
     if high < bounds[0] or low > bounds[1]:
         percent = options.bounds is None and 1 < arm.mean.value <= 100
-        hint = "; in percent, give --range 0:100" if percent else ""
+        hint = "; for percentages, pass --range 0:100" if percent else ""
         message = f"the mean {arm.mean} lies outside of the range {float(bounds[0]):g} to {float(bounds[1]):g}{hint}."
         yield "mean outside its range", IMPOSSIBLE, message
 
 
 def _sums(arm: PrintedArm, options: SummaryOptions) -> tuple[int, int] | None:
-    """The least and the largest sum of items that the mean may stand for; none where the first exceeds the second."""
+    """Return the smallest and largest item sum that the mean allows; it allows none if the first exceeds the second."""
     bounds = bounds_of(options)
     if options.items is None or bounds is None:
         return None
@@ -119,18 +119,18 @@ def _sums(arm: PrintedArm, options: SummaryOptions) -> tuple[int, int] | None:
 
 
 def _items_of_mean(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
-    """GRIM: a mean of whole items is a multiple of one item's share."""
+    """GRIM test: a mean of whole items is a multiple of one item's share."""
     sums, bounds = _sums(arm, options), bounds_of(options)
     if sums is None or bounds is None or options.items is None or sums[0] <= sums[1]:
         return
     step = _step(arm, bounds, options.items)
     below = math.floor((arm.mean.exact - bounds[0]) / step)
     if not 0 <= below < options.items * arm.n:
-        return  # outside of the range, which is said already
+        return  # outside of the range, which is already reported
     near = [_shown(bounds[0] + step * (below + more), arm.mean) for more in (0, 1)]
     message = (
-        f"the mean {arm.mean} is not a mean of {arm.n} runs of {options.items:,} items, which comes in steps of "
-        f"{float(step):.4g}; the nearest are {near[0]} and {near[1]}."
+        f"the mean {arm.mean} cannot be a mean of {arm.n} runs of {options.items:,} items: such means are multiples of "
+        f"{float(step):.4g}, and the nearest are {near[0]} and {near[1]}."
     )
     yield "mean of whole items", IMPOSSIBLE, message
 
@@ -139,7 +139,7 @@ def _items_of_mean(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
 
 
 def _spread_of_range(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
-    """The largest standard deviation is that of values at the ends of the range."""
+    """Check the spread against the maximum standard deviation, which values at the ends of the range have."""
     bounds = bounds_of(options)
     if bounds is None:
         return
@@ -155,7 +155,7 @@ def _spread_of_range(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
         sd = _shown(sd_from(arm, options.level), arm.se)
         message = (
             f"the standard error {arm.se} times √{arm.n} is a standard deviation of {sd}; {limit} at most "
-            f"{_shown(most, arm.se)}, so the column may hold standard deviations."
+            f"{_shown(most, arm.se)}, so the column may contain standard deviations."
         )
         yield "standard error that looks like a standard deviation", DOUBTFUL, message
     else:
@@ -168,10 +168,10 @@ def _spread_of_range(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
 
 
 def largest_sd(mean: Printed, n: int, bounds: tuple[Fraction, Fraction]) -> float | None:
-    """Of n values in a range whose mean rounds to the printed one; None where the mean is outside of it.
+    """Return the largest sd of n values in a range whose mean rounds to the printed one; None if it is out of range.
 
-    Squares are largest with all values but one at the ends. Between two such sums they are convex, so the ends of what
-    the mean may stand for and the sum in the middle are all that has to be looked at.
+    The sum of squares is largest if all values but one are at the ends of the range. Between two whole sums it is
+    convex, so only the ends of the mean's rounding interval and the sum nearest the middle need to be checked.
     """
     low, width = bounds[0], bounds[1] - bounds[0]
     reach = _reach(mean, width)
@@ -187,7 +187,7 @@ def largest_sd(mean: Printed, n: int, bounds: tuple[Fraction, Fraction]) -> floa
 
 
 def _least_sd(arm: PrintedArm, level: float) -> float:
-    """The least standard deviation that the printed spread may stand for."""
+    """Return the smallest standard deviation that is consistent with the printed spread."""
     if arm.sd is not None:
         return float(max(arm.sd.low, Fraction(0)))
     if arm.se is not None:
@@ -201,7 +201,7 @@ def _least_sd(arm: PrintedArm, level: float) -> float:
 
 
 def _spread_of_items(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
-    """GRIMMER: the squares of whole numbers add up to a whole number, of the same parity as their sum."""
+    """GRIMMER test: a sum of squares of whole numbers is a whole number of the same parity as their sum."""
     sums, bounds = _sums(arm, options), bounds_of(options)
     if arm.sd is None or options.items is None or sums is None or bounds is None:
         return
@@ -214,11 +214,11 @@ def _spread_of_items(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
         return
     largest = largest_sd(arm.mean, arm.n, bounds)
     if largest is not None and float(arm.sd.low) > largest * (1 + 1e-9):
-        return  # too large for its range, which is said already
+        return  # too large for its range, which is already reported
     if _holds_square(totals, arm.n, low, high, arm.n):
         right = _shown(arm.sd.exact * Fraction(math.sqrt(arm.n / (arm.n - 1))), arm.sd)
         message = (
-            f"the standard deviation {arm.sd} is one only if squares were divided by n = {arm.n}, as numpy.std "
+            f"the standard deviation {arm.sd} is possible only if squares were divided by n = {arm.n}, as numpy.std "
             f"does; divided by n − 1 it is about {right}."
         )
         yield "standard deviation divided by n", DOUBTFUL, message
@@ -227,27 +227,30 @@ def _spread_of_items(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
         _shown(Fraction(math.sqrt(each / (arm.n - 1))) * unit, arm.sd)
         for each in _nearest_squares(totals, arm.n, arm.sd.exact / unit)
     ]
-    which = f"the nearest that it can be: {' and '.join(near)}" if near else "it can have none"
+    which = f"the nearest possible: {' and '.join(near)}" if near else "no value is possible"
     message = (
-        f"the standard deviation {arm.sd} is not one of {arm.n} runs of {options.items:,} items with the mean "
+        f"the standard deviation {arm.sd} is impossible for {arm.n} runs of {options.items:,} items with the mean "
         f"{arm.mean}; {which}."
     )
     yield "standard deviation of whole items", IMPOSSIBLE, message
 
 
 Total = tuple[int, int, int]
-"""A sum of whole numbers, and the least and the largest sum of their squares."""
+"""A sum of whole numbers, and the smallest and largest possible sum of their squares."""
 
 
 def _squares_between(total: int, n: int, most: int) -> tuple[int, int]:
-    """n whole numbers from 0 to `most` with this sum: squares are least where they are alike, largest at the ends."""
+    """Return the smallest and largest sum of squares of n whole numbers from 0 to `most` with this sum.
+
+    It is smallest if the numbers are as equal as possible, and largest if they are at the ends.
+    """
     each, left = divmod(total, n)
     full, rest = divmod(total, most)
     return n * each**2 + 2 * each * left + left, full * most**2 + rest**2
 
 
 def _holds_square(totals: Sequence[Total], n: int, low: Fraction, high: Fraction, divisor: int) -> bool:
-    """Whether some sum of squares gives a standard deviation between these."""
+    """Return whether some sum of squares gives a standard deviation between `low` and `high`."""
     for total, least, most in totals:
         middle = Fraction(total**2, n)
         first = max(least, math.ceil(divisor * low**2 + middle))
@@ -258,7 +261,7 @@ def _holds_square(totals: Sequence[Total], n: int, low: Fraction, high: Fraction
 
 
 def _nearest_squares(totals: Sequence[Total], n: int, sd: Fraction) -> list[Fraction]:
-    """The largest sum of squared deviations below that of the printed spread, and the smallest above it."""
+    """Return the nearest possible sums of squared deviations below and above that of the printed spread."""
     wanted = (n - 1) * sd**2
     below: list[Fraction] = []
     above: list[Fraction] = []
@@ -278,7 +281,7 @@ def _still(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
         yield (
             "no spread",
             DOUBTFUL,
-            (f"its spread is 0 over {arm.n} runs: they did not vary, or by less than the table shows."),
+            (f"its spread is 0 over {arm.n} runs: the runs did not vary, or by less than the printed precision."),
         )
 
 
@@ -291,24 +294,24 @@ def _interval(arm: PrintedArm, options: SummaryOptions) -> FindingFields:  # noq
     low, high = arm.limits
     mean = _reach(arm.mean, Fraction(0))
     if mean[1] < low.low or mean[0] > high.high:
-        yield "mean outside its interval", IMPOSSIBLE, f"the mean {arm.mean} is not inside of [{low}, {high}]."
+        yield "mean outside its interval", IMPOSSIBLE, f"the mean {arm.mean} is not inside [{low}, {high}]."
         return
     middle = (low.exact + high.exact) / 2
     slack = (low.unit + high.unit) / 4 + arm.mean.unit / 2 + ROUND_OFF * max(abs(arm.mean.exact), abs(middle))
     if abs(middle - arm.mean.exact) > slack:
         message = (
-            f"the middle of [{low}, {high}] is {_shown(middle, low)}, not the mean {arm.mean}: it is not a t interval."
+            f"the center of [{low}, {high}] is {_shown(middle, low)}, not the mean {arm.mean}: it is not a t interval."
         )
         yield "interval not around its mean", DOUBTFUL, message
     if arm.half_width is not None:
         half = (high.exact - low.exact) / 2
         if abs(half - arm.half_width.exact) > (low.unit + high.unit) / 4 + arm.half_width.unit / 2:
-            message = f"half of [{low}, {high}] is {_shown(half, low)}, but the half-width is {arm.half_width}."
+            message = f"[{low}, {high}] has a half-width of {_shown(half, low)}, not the printed {arm.half_width}."
             yield "two half-widths", IMPOSSIBLE, message
 
 
 def _two_spreads(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
-    """A table that prints a standard deviation and another measure of spread must mean the same by both."""
+    """Check that a standard deviation and another measure of spread in the same row agree."""
     if arm.sd is None or arm.sd.value == 0:
         return
     root = math.sqrt(arm.n)
@@ -316,8 +319,8 @@ def _two_spreads(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
         reading = _reading(arm.sd, arm.se.value, float(arm.se.unit) / 2, {"it": 1 / root})
         if reading is None:
             message = (
-                f"the standard deviation {arm.sd} over √{arm.n} is {_shown(arm.sd.value / root, arm.se)}, but the "
-                f"standard error is {arm.se}."
+                f"the standard deviation {arm.sd} divided by √{arm.n} is {_shown(arm.sd.value / root, arm.se)}, but "
+                f"the standard error is {arm.se}."
             )
             yield "standard error does not fit", DOUBTFUL, message
     if arm.limits is None and arm.half_width is None:
@@ -341,7 +344,7 @@ def _two_spreads(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
 
 
 def _reading(sd: Printed, shown: float, slack: float, ways: dict[str, float]) -> str | None:
-    """The first way in which a spread was made of the standard deviation, within the rounding of both."""
+    """Return the first formula that gives the spread from the standard deviation, within the rounding of both."""
     for way, factor in ways.items():
         if abs(sd.value * factor - shown) <= float(sd.unit) / 2 * factor + slack + 1e-12 * shown:
             return way

@@ -1,7 +1,7 @@
-"""What every method gives back: a value, limits for any error rate, and p-values for either side.
+"""The result type of every method: a value, confidence limits at any error rate, and p-values for each side.
 
-Writing a method means writing one function that returns an `Inference` about a difference. All else (intervals at
-1 − α and 1 − 2α, verdicts, equivalence, certificates) asks it for limits and needs to know nothing of the method.
+A method is one function that returns an `Inference` about a difference. Everything else (intervals at 1 − α and 1 − 2α,
+verdicts, equivalence, certificates) asks the `Inference` for limits and is independent of the method.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from fairtrial.stats.samples import DUST, Arms, Array
 
 SIDES = ("two-sided", "greater", "less")
 SIGNED = ("statistic", "bias", "acceleration")
-"""Details that turn round with the difference."""
+"""Details whose sign changes with that of the difference."""
 
 
 @dataclass(frozen=True)
 class Inference:
-    """About a difference. `lower(tail)` is the limit below which the truth lies with probability `tail` at most.
+    """Inference about a difference: point estimate, confidence limits and p-values.
 
-    A limit that this method cannot give at that error rate, with so few runs, is infinite.
+    `lower(tail)` is the lower confidence limit with error rate `tail`: the true difference lies below it with
+    probability `tail` at most. If there are too few runs for a limit at that error rate, it is infinite.
     """
 
     method: str
@@ -40,7 +41,7 @@ class Inference:
         return {"two-sided": self.p_two_sided, "greater": self.p_greater, "less": self.p_less}[side]
 
     def interval(self, alpha: float, side: str = "two-sided") -> tuple[float, float]:
-        """The limits at 1 − α; one-sided tests have one-sided intervals."""
+        """Return the limits at 1 − α; one-sided tests have one-sided intervals."""
         if side == "greater":
             return self.lower(alpha), math.inf
         if side == "less":
@@ -48,7 +49,7 @@ class Inference:
         return self.lower(alpha / 2), self.upper(alpha / 2)
 
     def agreeing(self) -> Inference:
-        """Limits that exclude zero only where the test does: ties and discreteness let the two drift apart."""
+        """Return limits that exclude zero only if the test rejects; ties and discreteness can make the two disagree."""
         lower, upper = self.lower, self.upper
         return replace(
             self,
@@ -65,7 +66,7 @@ class Inference:
         return Estimate(self.value, shown[0], shown[1], 1 - alpha, self.method, n, samples=sample_values, reason=reason)
 
     def negated(self) -> Inference:
-        """The same evidence about the difference taken the other way round: exactly, to the last bit."""
+        """Return the inference about the negated difference, exact to the last bit."""
         return replace(
             self,
             value=-self.value + 0.0,
@@ -77,7 +78,7 @@ class Inference:
         )
 
     def symmetric(self) -> Inference:
-        """For data that are the same seen from either arm: limits that are, too."""
+        """Return symmetric limits and p-values, for data that are identical when the arms are swapped."""
         p = (self.p_greater + self.p_less) / 2
 
         def half(tail: float) -> float:
@@ -91,10 +92,10 @@ DESIGNS = ("paired", "unpaired")
 
 @dataclass(frozen=True)
 class Method:
-    """A way to judge a difference, chosen with `--method`.
+    """A statistical method for a difference, selected with `--method`.
 
-    `infer(arms, resamples, generator)` gets two samples in canonical order, all values finite, at least two per arm. It
-    returns an `Inference` about `arms.second` − `arms.first`, and draws random numbers from `generator` alone.
+    `infer(arms, resamples, generator)` gets two samples in canonical order, with finite values and at least two per
+    arm. It returns an `Inference` about `arms.second` − `arms.first` and draws random numbers only from `generator`.
 
         MEDIAN_SHIFT = Method(infer_median_shift, designs=("paired",))
     """
@@ -106,12 +107,12 @@ class Method:
 def from_thresholds(method: str, value: float, thresholds: Array, arrangements: int) -> Inference:
     """Invert a permutation test.
 
-    `thresholds` holds, for every rearrangement but the one observed, the shift from which on that rearrangement is
-    at least as extreme as what was observed. The exact limits are order statistics of these shifts.
+    `thresholds` contains, for every rearrangement except the observed one, the shift beyond which that rearrangement
+    is at least as extreme as the observed one. The exact limits are order statistics of these shifts.
     """
     ordered = np.sort(thresholds)
     slack = DUST * float(np.abs(ordered).max(initial=0.0))
-    ordered[np.abs(ordered) <= slack] = 0.0  # a shift of rounding is no shift: limits and p-values must agree on it
+    ordered[np.abs(ordered) <= slack] = 0.0  # rounding error is not a shift; limits and p-values must agree
 
     def order(tail: float) -> int:
         return math.floor(tail * arrangements + 1e-9)

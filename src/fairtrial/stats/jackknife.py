@@ -1,12 +1,12 @@
-"""What each run contributes to an aggregate over tasks: the delete-one-run jackknife.
+"""The delete-one-run jackknife for aggregates over tasks.
 
-A run that is lucky on one task is often lucky on the others, so its scores are not independent pieces of evidence; the
-run is. `run_values` gives one number per run. Their mean is the aggregate, and their standard error is that of the
-jackknife, √((n − 1)/n · Σ(θ̂₍₋ᵢ₎ − θ̄)²): intervals, effect sizes and power all follow from these numbers. For the mean
-over tasks they are the means of the runs.
+A run that is lucky on one task is often lucky on others, so the scores of a run are not independent; the runs are.
+`run_values` returns one number (pseudovalue) per run. Their mean is the aggregate, and their standard error is the
+jackknife standard error, √((n − 1)/n · Σ(θ̂₍₋ᵢ₎ − θ̄)²). Intervals, effect sizes and power are computed from these
+numbers. For the mean over tasks they are the means of the runs.
 
-Tasks that share their runs form a table of runs × tasks. Where tasks have runs of their own there are several tables,
-and their variances add.
+Tasks that share their runs form a table of runs × tasks. If tasks have separate runs there are several tables, and
+their variances add.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from fairtrial.stats.samples import DUST, Array
 from fairtrial.stats.task_statistics import TRIMMED, olympic, statistic_named
 
 Tables = Sequence[Array]
-"""Tables of runs × tasks, each over other tasks."""
+"""Tables of runs × tasks; each table has different tasks."""
 FEWEST_RUNS = {"olympic": 4}
-"""An Olympic mean drops two runs per task, and must keep one when the jackknife takes away a third."""
+"""An Olympic mean drops two runs per task, and one run must remain after the jackknife deletes another."""
 BLOCK = 1 << 22
-"""Numbers that are sorted out at once: few enough to stay in memory however many runs there are."""
+"""The maximum number of values processed at once, which bounds memory for any number of runs."""
 
 
 def fewest_runs(statistic: str) -> int:
-    """How many runs it takes to see how much this statistic varies."""
+    """Return the minimum number of runs for estimating the noise of this statistic."""
     return FEWEST_RUNS.get(statistic, 2)
 
 
 def run_values(table: Array, statistic: str) -> Array:
-    """One number per run of one table; see above. Each depends on the table, and not on the order of its runs."""
+    """Return one number (pseudovalue) per run of a table. The numbers do not depend on the order of the runs."""
     runs = len(table)
     if statistic == "mean":
         return np.asarray(table.mean(axis=1))
@@ -45,14 +45,14 @@ def run_values(table: Array, statistic: str) -> Array:
 
 
 def without_each_run(table: Array, statistic: str) -> Array:
-    """The statistic of the table without its first run, without its second, and so on."""
+    """Return the statistic of the table without its first run, without its second, and so on."""
     if statistic in TRIMMED:
         return _pooled_without(table, TRIMMED[statistic])
     return {"median": _median_without, "olympic": _olympic_without}[statistic](table)
 
 
 def _pooled_without(table: Array, share: float) -> Array:
-    """All scores are sorted once; what is left of them without a run is still sorted."""
+    """Compute trimmed means without each run. Scores are sorted once, because deleting a run keeps them sorted."""
     runs, tasks = table.shape
     order = np.argsort(table, axis=None, kind="stable")
     scores, owner = table.ravel()[order], order // tasks
@@ -72,7 +72,7 @@ def _median_without(table: Array) -> Array:
 
 
 def _means_without(table: Array) -> Array:
-    """Means of the tasks without each run; summed in an order that the runs' own order does not reach."""
+    """Return the task means without each run, summed in sorted order so that the order of the runs does not matter."""
     return np.asarray((np.sort(table, axis=0).sum(axis=0) - table) / (len(table) - 1))
 
 
@@ -83,11 +83,11 @@ def _olympic_without(table: Array) -> Array:
     return np.asarray(((ordered.sum(axis=0) - table - lowest - highest) / (len(table) - 3)).mean(axis=1))
 
 
-# Several tables: tasks that have runs of their own.
+# Several tables: tasks with separate runs.
 
 
 def aggregate_value(tables: Tables, statistic: str) -> float:
-    """The statistic over all tables. Every task counts the same, however many runs it has."""
+    """Return the statistic over all tables. Every task has the same weight, however many runs it has."""
     if len({len(table) for table in tables}) == 1:
         return float(statistic_named(statistic)(np.sort(np.hstack(list(tables)), axis=0)))
     if statistic == "median":
@@ -105,11 +105,11 @@ def olympic_of_tasks(table: Array) -> Array:
 
 
 def table_values(tables: Tables, statistic: str) -> list[Array]:
-    """`run_values` for each of several tables; the means of the tables sum to the aggregate over all of them."""
+    """Return `run_values` for each table, scaled so that the means of the tables sum to the aggregate over all."""
     if len(tables) == 1:
         return [run_values(tables[0], statistic)]
     tasks = sum(table.shape[1] for table in tables)
-    if statistic in ("mean", "olympic"):  # these are means over tasks: each table has its share
+    if statistic in ("mean", "olympic"):  # means over tasks: each table contributes by its share of tasks
         return [table.shape[1] / tasks * run_values(table, statistic) for table in tables]
     moved = _median_moved(tables) if statistic == "median" else _pooled_moved(tables, TRIMMED[statistic], tasks)
     value = aggregate_value(tables, statistic)
@@ -119,7 +119,7 @@ def table_values(tables: Tables, statistic: str) -> list[Array]:
 
 
 def _pooled_moved(tables: Tables, share: float, tasks: int) -> list[Array]:
-    """How far each run moves a trimmed mean: by its scores, where those that are cut off count as the last kept one."""
+    """Return the influence of each run on a trimmed mean: the sum of its scores, clipped to the trimming limits."""
     scores, weights = _weighted(tables)
     below = np.cumsum(weights)
     low, high = (scores[min(int(np.searchsorted(below, at - DUST)), len(scores) - 1)] for at in (share, 1 - share))
@@ -127,7 +127,7 @@ def _pooled_moved(tables: Tables, share: float, tasks: int) -> list[Array]:
 
 
 def _median_moved(tables: Tables) -> list[Array]:
-    """Delete-one: the means of one table's tasks without each of its runs, beside the means of all other tasks."""
+    """Return the influence of each run on the median of the task means, by deleting one run at a time."""
     means = [np.sort(table, axis=0).mean(axis=0) for table in tables]
     moved = []
     for number, table in enumerate(tables):
@@ -146,7 +146,7 @@ def _task_means(tables: Tables) -> Array:
 
 
 def _weighted(tables: Tables) -> tuple[Array, Array]:
-    """All scores in ascending order with their weights: every task weighs the same."""
+    """Return all scores in ascending order with their weights, so that every task has the same total weight."""
     scores = np.concatenate([table.ravel() for table in tables])
     weights = np.concatenate([np.full(table.size, 1 / len(table)) for table in tables])
     order = np.lexsort((weights, scores))
@@ -154,9 +154,9 @@ def _weighted(tables: Tables) -> tuple[Array, Array]:
 
 
 def summed_parts(samples: Sequence[Array]) -> tuple[float, float]:
-    """Standard error and Satterthwaite's degrees of freedom of the sum of the means of independent samples.
+    """Return the standard error and Satterthwaite's degrees of freedom of the sum of the means of independent samples.
 
-    Sums are exact: neither the order of runs nor the sign of the difference reaches the last digit.
+    Sums are exact, so neither the order of runs nor the sign of the difference affects the last digit.
     """
     shares = [_variance(sample) / len(sample) for sample in samples]
     total = math.fsum(shares)
@@ -170,5 +170,5 @@ def _variance(sample: Array) -> float:
 
 
 def are_still(samples: Sequence[Array], scale: float) -> bool:
-    """Whether numbers of runs differ by no more than rounding, which the jackknife multiplies by their number."""
+    """Return whether values differ only by rounding error, which the jackknife multiplies by the number of runs."""
     return all(float(np.ptp(sample)) <= DUST * scale * len(sample) for sample in samples)

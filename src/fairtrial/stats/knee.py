@@ -1,7 +1,7 @@
-"""Time against batch size: t = a + c·B, and the knee a/c, at which half of a step is its fixed cost.
+"""Step time by batch size, t = a + c·B, and the knee a/c, at which half of the step time is fixed cost.
 
-A knee is about speed alone. From which batch size on more examples teach no more is another question, and the noise
-scale is the answer to that one.
+The knee is about speed only. The batch size beyond which more examples no longer improve the gradient is the noise
+scale (`noise_scale.py`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fairtrial.stats.samples import Array
 
 @dataclass(frozen=True)
 class Knee:
-    """Fixed seconds of a step, seconds per example, and their ratio."""
+    """The fixed seconds of a step, the seconds per example, and their ratio (the knee)."""
 
     fixed: float
     per_example: float
     knee: Estimate
     misfit: float
-    """The largest distance of a measured size from the line, as a part of its time."""
+    """The largest relative deviation of a measured time from the fitted line."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -37,7 +37,7 @@ class Knee:
 
 
 def find_knee(sizes: Sequence[int], times: Array, alpha: float = 0.05) -> Knee | None:
-    """From step times by round (rows) and size (columns), each round a line of its own; None with one size only."""
+    """Fit step times by round (rows) and batch size (columns), one line per round; None if there is only one size."""
     if len(set(sizes)) < 2 or not len(times):
         return None
     fits = np.array([_line(sizes, each) for each in times])
@@ -49,7 +49,7 @@ def find_knee(sizes: Sequence[int], times: Array, alpha: float = 0.05) -> Knee |
 
 
 def _line(sizes: Sequence[int], times: Array) -> tuple[float, float]:
-    """Least squares of relative errors: a large batch is not more exact than a small one, only slower."""
+    """Fit by least squares of relative errors, because timing errors grow in proportion to the time."""
     weights = 1 / times
     design = np.stack([weights, np.asarray(sizes) * weights], axis=1)
     fixed, slope = np.linalg.lstsq(design, np.ones(len(sizes)), rcond=None)[0]

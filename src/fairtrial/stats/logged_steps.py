@@ -1,11 +1,11 @@
-"""Steps at which runs that logged differently can be compared.
+"""Select steps at which runs with different logging intervals can be compared.
 
-The best of a thousand values is higher than the best of a hundred, a threshold is met sooner by a run that is looked
-at more often, and the last ten points of a run that is logged often are later ones. So `best`, `time_to` and means of
-several last points take equally many values from every run: the steps are cut into intervals, each just long enough
-that every run still training logged something in it, and a run counts in each with the last value that it logged. Runs
-that log the same steps keep all of them. A run that lost a few lines does not widen the intervals: it goes without a
-value there.
+The best of a thousand values is higher than the best of a hundred. A run that logs more often also meets a threshold
+sooner, and its last ten points come from later steps. Therefore `best`, `time_to` and means of several last points use
+the same number of values from every run: the steps are divided into intervals, each just long enough that every run
+still training logged at least once in it, and a run contributes the last value that it logged in each interval. Runs
+that log the same steps keep all of them. A run that lost a few log lines does not widen the intervals; it has no value
+in the affected ones.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from fairtrial.stats.summaries import Curve, Window, usual_gap
 LOST_LINES = 0.05
 """Up to this share of a run's lines may be missing from an otherwise regular log."""
 ENOUGH = 20
-"""Intervals that are enough: a run that logs as many is never set aside for logging less than others."""
+"""A run with at least this many logged values is never excluded for logging less often than others."""
 FEWEST = 5
-"""Fewer intervals than this, where some runs logged far more, are too few to look for a best value in."""
+"""Fewer intervals than this are too few to find a best value, if some runs logged far more often."""
 NOTICED = 0.95
-"""An arm that keeps less than this share of its values logged noticeably more than the others."""
+"""An arm that keeps less than this share of its values logged noticeably more often than the others."""
 
 
 @dataclass(frozen=True)
 class SharedSteps:
-    """The curves of each arm at comparable steps; None for a run that logged far too little for it.
+    """The curves of each arm at comparable steps; None for a run that logged far too few steps.
 
-    `logged` and `kept` count the values in the window, arm by arm; `intervals` is the most that a run has.
+    `logged` and `kept` count the values in the window by arm. `intervals` is the largest number of kept values of a
+    run; `densest` is the largest number of logged values.
     """
 
     curves: Mapping[str, Sequence[Curve | None]]
@@ -50,7 +51,7 @@ class SharedSteps:
 
     @property
     def thinned(self) -> dict[str, int]:
-        """How many values of each arm are left aside, where that is noticeable."""
+        """The number of dropped values by arm, for arms that dropped noticeably many."""
         return {
             name: self.logged[name] - kept for name, kept in self.kept.items() if kept < NOTICED * self.logged[name]
         }
@@ -58,7 +59,10 @@ class SharedSteps:
 
 @dataclass(frozen=True)
 class _Log:
-    """The steps that a run logged in the window. `late`: its first ones are missing, compared with its own arm."""
+    """The steps that a run logged in the window.
+
+    `late`: it starts later than most runs of its arm. `sparse`: it logged too few steps to be compared.
+    """
 
     steps: Array
     late: bool
@@ -70,12 +74,12 @@ class _Log:
 
 
 def share_steps(arms: Mapping[str, Sequence[Curve]], windows: Mapping[str, Window | None]) -> SharedSteps:
-    """Curves with one value per interval, for all arms together."""
+    """Thin the curves of all arms to one value per shared interval."""
     inside = {name: [_inside(steps, windows[name]) for steps, _ in curves] for name, curves in arms.items()}
     steps = {name: [c[0][part] for c, part in zip(arms[name], inside[name], strict=True)] for name in arms}
     if len({each.tobytes() for every in steps.values() for each in every if len(each)}) < 2:
         counts, most = {name: sum(map(len, each)) for name, each in steps.items()}, _most(steps)
-        return SharedSteps(arms, counts, counts, most, most)  # everybody logged the same steps
+        return SharedSteps(arms, counts, counts, most, most)  # all runs logged the same steps
     spacing = max(_arm_spacing(each) for each in steps.values())
     logs = {name: _logs(each, spacing) for name, each in steps.items()}
     distinct = {log.key: log for each in logs.values() for log in each if len(log.steps) and not log.sparse}
@@ -115,13 +119,13 @@ def _inside(steps: Array, window: Window | None) -> slice:
 
 
 def _arm_spacing(logs: Sequence[Array]) -> float:
-    """The mean distance between the logged steps of an arm's typical run; infinite where it logs once."""
+    """Return the mean distance between logged steps of the arm's median run; infinite if that run logged once."""
     each = [float(s[-1] - s[0]) / (len(s) - 1) if len(s) > 1 else math.inf for s in logs if len(s)]
     return float(np.sort(each)[len(each) // 2]) if each else 0.0
 
 
 def _logs(steps: Sequence[Array], spacing: float) -> list[_Log]:
-    """The logs of an arm, and which of them are unlike the others."""
+    """Return the logs of an arm, with late and sparse runs marked."""
     firsts = sorted(float(each[0]) for each in steps if len(each))
     start = firsts[(len(firsts) - 1) // 2] if firsts else 0.0
     return [
@@ -131,17 +135,17 @@ def _logs(steps: Sequence[Array], spacing: float) -> list[_Log]:
 
 
 def _is_sparse(steps: Array, start: float, spacing: float) -> bool:
-    """Whether a run logged so little that sharing its steps would cost all others most of theirs."""
+    """Return whether a run logged so few steps that using them would drop most values of all other runs."""
     if not len(steps) or not spacing > 0:
         return False
     return len(steps) < min(ENOUGH, (1 + (float(steps[-1]) - start) / spacing) / 2)
 
 
 def _interval_ends(logs: Sequence[_Log], spacing: float) -> Array:
-    """Where the intervals end: each at the first step by which every run still training has logged again.
+    """Return the ends of the intervals: each is the first step by which every run still training has logged again.
 
-    A run takes part until one logging interval after its last step. One whose first lines are missing does not hold
-    up the others before it begins.
+    A run takes part until one logging interval after its last step. A run whose first lines are missing does not
+    delay the others before it begins.
     """
     training: list[list[float]] = []
     waiting: list[list[float]] = []
@@ -159,13 +163,16 @@ def _interval_ends(logs: Sequence[_Log], spacing: float) -> Array:
             training.append(waiting.pop(0))
             places.append(0)
         following = _following(training, places, following)
-        if following == -math.inf:  # nobody is training: until someone logs again
+        if following == -math.inf:  # no run is training: skip to the next logged step
             following = waiting[0][0] if waiting else math.inf
     return np.array(ends)
 
 
 def _following(training: Sequence[list[float]], places: list[int], end: float) -> float:
-    """The first step by which every run has logged after `end`; −∞ where all runs are over. Moves the places on."""
+    """Return the first step by which every run has logged after `end`, or −∞ if all runs have ended.
+
+    This advances `places`, the current index into each run's steps.
+    """
     following = -math.inf
     for number, steps in enumerate(training):
         place = places[number]
@@ -184,7 +191,7 @@ def _own_gap(steps: Array, spacing: float) -> float:
 
 
 def _with_lost_lines(steps: Array) -> Array:
-    """The steps that a regular log would have had, where no more than a few of its lines are missing."""
+    """Fill in the steps of missing log lines, if the log is otherwise regular and only a few lines are missing."""
     if len(steps) < 3:
         return steps
     gaps, usual = np.diff(steps), usual_gap(steps)
@@ -196,7 +203,7 @@ def _with_lost_lines(steps: Array) -> Array:
 
 
 def _thin(curve: Curve, part: slice, ends: Array) -> Curve:
-    """The last point of each interval; points outside the window stay, for they say how long the run was."""
+    """Keep the last point of each interval. Points outside the window stay, because they show how long the run was."""
     steps, values = curve
     interval = np.searchsorted(ends, steps[part], "left")
     keep = np.ones(len(steps), dtype=bool)

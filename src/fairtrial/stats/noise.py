@@ -1,4 +1,4 @@
-"""The panel of noise shapes that intervals are held against: the kinds that seeds of real trainings show."""
+"""The panel of noise shapes on which intervals are tested: the kinds of seed noise found in real training runs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fairtrial.stats.samples import Array
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 COLLAPSE = 0.2
 DEPTH = 10.0
-"""How far a collapsed run falls, in standard deviations of the others."""
+"""How far a collapsed run drops, in standard deviations of the other runs."""
 HIGHEST_COLLAPSE = 0.3
 LOG_SIGMA = 0.8
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A distribution of runs around what a variant can do, and its true mean."""
+    """A distribution of seed noise and its true mean."""
 
     name: str
     text: str
@@ -48,7 +48,7 @@ def _peaks(apart: float) -> Draw:
 
 
 def collapsed(noise: Array, chances: Array, rate: float) -> Array:
-    """Normal noise of which a share collapses; the same noise and chances serve every rate."""
+    """Return normal noise in which a share `rate` of runs collapses. The same draws can be used for every rate."""
     return noise - DEPTH * (chances < rate)
 
 
@@ -57,10 +57,10 @@ def _collapsing(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
 
 
 def collapse_rates(runs: tuple[int, int], ratio: float) -> list[float]:
-    """The rates to scan: from a quarter of a run in the larger arm to 30 %.
+    """Return the collapse rates to scan: from an expected quarter of a run in the larger arm to 30 %.
 
-    Coverage is lowest where about one run is expected to collapse, so the rates are dense up to two runs of the
-    smaller arm (each `ratio` times the one before) and double from there on.
+    Coverage is lowest where about one run is expected to collapse. The rates are therefore dense (each `ratio` times
+    the one before) up to two expected runs of the smaller arm, and double beyond.
     """
     rates, rate = [], 1 / (4 * max(runs))
     while rate < HIGHEST_COLLAPSE * (1 - 1e-9):
@@ -72,8 +72,8 @@ def collapse_rates(runs: tuple[int, int], ratio: float) -> list[float]:
 SHAPES = (
     Shape("normal", "normal noise", 0.0, _normal),
     Shape("log-normal", "a long tail to one side", math.exp(LOG_SIGMA**2 / 2), _log_normal),
-    Shape("heavy tails", "now and then far out, t with 3 degrees of freedom", 0.0, _heavy),
-    Shape("two peaks", "runs that end in one of two near places", 0.0, _peaks(2.0)),
-    Shape("far peaks", "runs that end in one of two far places", 0.0, _peaks(10.0)),
+    Shape("heavy tails", "occasional outliers, t with 3 degrees of freedom", 0.0, _heavy),
+    Shape("two peaks", "runs that end at one of two values, close together", 0.0, _peaks(2.0)),
+    Shape("far peaks", "runs that end at one of two values, far apart", 0.0, _peaks(10.0)),
     Shape("collapsing", "one run in five collapses", -DEPTH * COLLAPSE, _collapsing),
 )

@@ -1,7 +1,8 @@
-"""Gradient noise scale: at which batch size do noise and signal of a gradient weigh the same?
+"""Gradient noise scale: the batch size at which the noise and the signal of a gradient are equal.
 
-From gradients of small batches and of the large batch that they make together: the squared length of a gradient is
-|G|² + tr(Σ)/b on average, so two batch sizes tell |G|² and tr(Σ) apart without bias. Their ratio is the noise scale.
+It is estimated from gradients of small batches and of the large batch that they form together. The expected squared
+norm of a gradient is |G|² + tr(Σ)/b, so two batch sizes give unbiased estimates of |G|² and tr(Σ). The noise scale is
+the ratio tr(Σ)/|G|².
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from fairtrial.stats.samples import Array
 
 
 def noise_scale(small: Array, large: Array, batch: int, pieces: int, alpha: float = 0.05) -> Estimate:
-    """From squared lengths, one pair per measurement: the mean of `pieces` batches, and that of their mean gradient."""
+    """Estimate the noise scale from squared gradient norms.
+
+    Each measurement gives a pair: the mean over `pieces` small batches (`small`), and the norm of their mean gradient
+    (`large`).
+    """
     noise, signal = two_batches(small, large, batch, pieces)
     return fieller(noise, signal, alpha, "examples")
 
 
 def two_batches(small: Array, large: Array, batch: int, pieces: int) -> tuple[Array, Array]:
-    """Unbiased tr(Σ) and |G|² of each measurement."""
+    """Return unbiased estimates of tr(Σ) and |G|² for each measurement."""
     whole = batch * pieces
     noise = (small - large) / (1 / batch - 1 / whole)
     signal = (whole * large - batch * small) / (whole - batch)

@@ -1,10 +1,10 @@
-"""The noise behind an open question: a study that is inconclusive tends to overestimate its own.
+"""Correct the noise estimate of an inconclusive study, which tends to be too high.
 
-How many seeds a question needs is printed where a study is inconclusive. With a lower estimate of the noise many of
-these studies would have had a verdict, so the estimates that are left are too high: planned on as they are, 80 %
-asked for became 82 to 97 %. Here the noise is the one whose inconclusive studies show, on average, what was seen.
-That depends on the true difference. Where a margin is asked about, equal arms and arms that differ by the margin are
-taken to be as likely; else the difference is the one that the plan is about.
+The number of seeds needed is reported only for inconclusive studies. With a lower noise estimate, many of these studies
+would have reached a verdict, so the estimates of the remaining ones are biased upward: when they were used
+uncorrected, a planned power of 80 % became 82 to 97 %. The corrected noise is the one at which inconclusive studies
+show, on average, the observed estimate. It depends on the true difference. With a margin, equal arms and arms that
+differ by the margin are assumed to be equally likely; otherwise the difference is the planned effect.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from fairtrial.stats.samples import Array
 
 SMALLEST_SHARE = 0.05
 STEPS = 10
-"""Of the bisection: the share is known to a thousandth."""
+"""Steps of the bisection, which give the share to within a thousandth."""
 
 
 @dataclass(frozen=True)
 class EstimatedNoise:
-    """What a test may make of its noise, where the true standard error of the difference is 1.
+    """The distribution of a test's noise estimate, if the true standard error of the difference is 1.
 
-    `estimates` are standard errors that it may estimate, with their `weights`. For each of them, a difference beyond
-    `wide` is significant, and one that stays `narrow` inside a margin is equivalent to zero.
+    `estimates` are possible estimated standard errors, with their `weights`. For each of them, a difference beyond
+    `wide` is significant, and one at least `narrow` inside the margin is equivalent to zero.
     """
 
     estimates: Array
@@ -38,7 +38,7 @@ class EstimatedNoise:
     two_sided: bool
 
     def share_of_truth(self, effect: float, error: float, *, margin: bool) -> float:
-        """True over estimated standard error, for a study that estimated `error` and was inconclusive."""
+        """Return the ratio of true to estimated standard error, for an inconclusive study that estimated `error`."""
         if not (error > 0 and effect > 0):
             return 1.0
         truths = (0.0, effect) if margin else (effect,)
@@ -50,9 +50,9 @@ class EstimatedNoise:
         return high
 
     def _overestimated(self, effect: float, error: float, truths: Sequence[float], *, margin: bool) -> float:
-        """The root mean square of the estimates of inconclusive studies; 0 where no study is inconclusive.
+        """Return the root mean square of the estimates of inconclusive studies; 0 if no study would be inconclusive.
 
-        So little noise that every study would have a verdict is too little: this one had none.
+        With 0, the caller rejects this noise level as too low, because this study was inconclusive.
         """
         inside = np.maximum(effect / error - self.narrow, 0.0) if margin else np.zeros_like(self.wide)
         chances = sum(self._inconclusive(inside, truth / error) for truth in truths) * self.weights
@@ -60,7 +60,7 @@ class EstimatedNoise:
         return math.sqrt(float(chances @ self.estimates**2) / total) if total > 0 else 0.0
 
     def _inconclusive(self, inside: Array, truth: float) -> Array:
-        """The chance of a difference that is neither significant nor within `inside` of zero, for each estimate."""
+        """Return, for each estimate, P(the difference is neither significant nor within `inside` of zero)."""
         lowest = -self.wide if self.two_sided else np.full_like(self.wide, -np.inf)
         below = special.ndtr(np.minimum(-inside, self.wide) - truth) - special.ndtr(lowest - truth)
         above = special.ndtr(self.wide - truth) - special.ndtr(np.maximum(inside, lowest) - truth)

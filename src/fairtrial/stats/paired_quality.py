@@ -1,7 +1,7 @@
-"""Did something get worse on the same units? Shares and means, paired, with tests that are exact at small n.
+"""Test whether a share or a mean got worse on the same units, with paired tests that are exact at small n.
 
-Both questions are asked at once, so each is tested at half the error rate: one false alarm at most in 1 / α comparisons
-of things that are equal.
+Both quantities are tested, so each test uses half of the error rate. When nothing changed, the probability of any false
+alarm is at most α.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FLIPS = 20_000
 
 @dataclass(frozen=True)
 class QualityChange:
-    """One figure of A and of B on the same `n` units. The interval is about B − A."""
+    """One quantity of A and of B on the same `n` units. The interval is for B − A."""
 
     name: str
     a: float
@@ -37,7 +37,7 @@ class QualityChange:
 
     @property
     def falls(self) -> bool:
-        """Whether B is lower by more than chance explains."""
+        """Whether B is significantly lower than A."""
         return self.difference < 0 and self.p <= (1 - self.level) / QUESTIONS
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,8 +48,9 @@ class QualityChange:
 
 
 def compare_shares(name: str, a: Array, b: Array, level: float) -> QualityChange:
-    """Of units that are 0 or 1: McNemar's exact test, with the interval of Bonett and Price, which knows no certainty
-    where nothing differs.
+    """Compare the shares of units that are 1, by McNemar's exact test with Bonett and Price's interval.
+
+    That interval has a positive width even if no unit differs.
     """
     n, lost, won = len(a), int(np.sum((a == 1) & (b == 0))), int(np.sum((a == 0) & (b == 1)))
     p = float(stats.binomtest(lost, lost + won).pvalue) if lost + won else 1.0
@@ -62,7 +63,7 @@ def compare_shares(name: str, a: Array, b: Array, level: float) -> QualityChange
 
 
 def compare_means(name: str, a: Array, b: Array, level: float) -> QualityChange:
-    """Of any values: turns pairs round at random, which needs no shape of their distribution but symmetry."""
+    """Compare the means of any values by a sign-flip test, which assumes only symmetric differences."""
     arms = Arms(a, b, paired=True, swapped=False, symmetric=False)
     inference = infer_sign_flip(arms, FLIPS, np.random.default_rng(0))
     limits = inference.interval((1 - level) / QUESTIONS)

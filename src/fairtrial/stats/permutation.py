@@ -1,7 +1,7 @@
-"""Exact tests by rearrangement, with the intervals that invert them.
+"""Exact permutation tests and the confidence intervals that invert them.
 
-Sign-flip turns each pair round; permutation deals the runs of both arms anew. Where all rearrangements are too many
-to go through, a random part of them is drawn, and the test stays valid because the observed one is counted too.
+The sign-flip test swaps the runs of each pair; the permutation test reassigns the runs to the arms. If there are too
+many rearrangements to enumerate, a random sample is used. The test stays valid because it includes the observed one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ MOST_FLIPS = 18
 MOST_DEALS = 200_000
 MOST_RANKS = 10_000
 MOST_TIED = 13
-"""Up to so many pairs the signed-rank test is exact with ties too, as in SciPy; beyond, both take a normal limit."""
+"""The largest number of pairs with an exact signed-rank test despite ties; above it, as in SciPy, it is asymptotic."""
 MOST_QUICK_RANKS = 2_500
-"""Up to so many pairs of runs the exact distribution of rank sums takes milliseconds."""
+"""The largest n × m for which the exact distribution of rank sums takes only milliseconds."""
 
 
 def infer_sign_flip(arms: Arms, count: int, rng: np.random.Generator) -> Inference:
-    """A flip of some pairs matches the observed mean at the shift that is the mean of the flipped differences."""
+    """Infer by the sign-flip test.
+
+    Flipping some pairs matches the observed mean at the shift that equals the mean of the flipped differences.
+    """
     differences = arms.differences
     n = len(differences)
     if n <= MOST_FLIPS:
@@ -42,7 +45,10 @@ def infer_sign_flip(arms: Arms, count: int, rng: np.random.Generator) -> Inferen
 
 
 def infer_permutation(arms: Arms, count: int, rng: np.random.Generator) -> Inference:
-    """A deal that swaps k runs matches the observed difference at the shift (lost − won sum) / k."""
+    """Infer by the permutation test.
+
+    A rearrangement that swaps k runs matches the observed difference at the shift (sum lost − sum gained) / k.
+    """
     value = float(arms.second.mean() - arms.first.mean())
     n, m = arms.runs
     exact = math.comb(n + m, m) <= MOST_DEALS
@@ -56,7 +62,7 @@ def infer_permutation(arms: Arms, count: int, rng: np.random.Generator) -> Infer
 
 @lru_cache(maxsize=4)
 def _all_deals(n: int, m: int) -> np.ndarray[tuple[int, int], np.dtype[np.intp]]:
-    """Every way to choose the second arm's runs; those of the first arm have the numbers below n."""
+    """Return every way to choose the runs of the second arm; indices below n are runs of the first arm."""
     chosen = np.fromiter((i for deal in combinations(range(n + m), m) for i in deal), dtype=np.intp)
     return chosen.reshape(-1, m)
 
@@ -66,7 +72,7 @@ def _some_deals(n: int, m: int, count: int, rng: np.random.Generator) -> np.ndar
 
 
 def infer_wilcoxon(arms: Arms) -> Inference:
-    """Signed ranks: the Hodges–Lehmann shift with the exact interval that inverts the test."""
+    """Infer by the Wilcoxon signed-rank test: the Hodges–Lehmann shift with the exact interval that inverts it."""
     from scipy import stats
 
     differences = arms.differences
@@ -85,7 +91,7 @@ def _has_ties(differences: Array) -> bool:
 
 
 def _tied_signed_ranks(differences: Array) -> dict[str, float]:
-    """The exact test on mid-ranks, without zeros: all signs counted at once, where SciPy tries one after another."""
+    """Return exact p-values on mid-ranks, without zeros, by convolution; SciPy enumerates the signs one by one."""
     from scipy import stats
 
     moved = differences[differences != 0]
@@ -96,7 +102,7 @@ def _tied_signed_ranks(differences: Array) -> dict[str, float]:
 
 
 def infer_mann_whitney(arms: Arms) -> Inference:
-    """Rank sums: the median of all differences between runs, with the exact interval that inverts the test."""
+    """Infer by Mann–Whitney: the median of all differences between runs, with the exact interval that inverts it."""
     from scipy import stats
 
     shifts = np.subtract.outer(arms.second, arms.first).ravel()
@@ -113,11 +119,11 @@ _SIDES = ("greater", "less", "two-sided")
 
 
 def _from_ranks(method: str, shifts: Array, below: Array, tests: dict[str, float]) -> Inference:
-    """`below`: P(at most k shifts lie on one side of zero) where nothing differs."""
+    """Build an inference from shifts. `below[k]` is P(at most k shifts lie on one side of zero) under the null."""
     ordered = np.sort(shifts)
 
     def rank(tail: float) -> int:
-        """How many shifts may lie beyond the limit."""
+        """Return how many shifts may lie beyond the limit."""
         return int(np.searchsorted(below, tail * (1 + 1e-12), "right"))
 
     def lower(tail: float) -> float:
@@ -132,7 +138,7 @@ def _from_ranks(method: str, shifts: Array, below: Array, tests: dict[str, float
 
 
 def _signed_rank_masses(ranks: Iterable[int]) -> Array:
-    """P(W = w) for these ranks when every sign is a coin's."""
+    """Return P(W = w) for these ranks if every sign is a coin toss."""
     masses = np.ones(1)
     for rank in ranks:
         masses = (np.concatenate([masses, np.zeros(rank)]) + np.concatenate([np.zeros(rank), masses])) / 2
@@ -140,7 +146,7 @@ def _signed_rank_masses(ranks: Iterable[int]) -> Array:
 
 
 def _rank_sum_masses(n: int, m: int, most: int = MOST_RANKS) -> Array:
-    """P(U = u) when all deals are alike, run by run of the pooled ranks; normal where there are very many."""
+    """Return P(U = u) if all rearrangements are equally likely; a normal approximation if n × m is above `most`."""
     if n * m > most:
         spread = math.sqrt(n * m * (n + m + 1) / 12)
         return np.diff(special.ndtr((np.arange(n * m + 2) - 0.5 - n * m / 2) / spread))
@@ -155,9 +161,10 @@ def _rank_sum_masses(n: int, m: int, most: int = MOST_RANKS) -> Array:
 
 
 def infer_shift(arms: Arms) -> Inference:
-    """The Hodges–Lehmann shift with its exact interval, and p-values from the same counts, without SciPy's slow tests.
+    """Infer the Hodges–Lehmann shift with its exact interval, and p-values from the same counts.
 
-    Zeros and ties count against either side, so with them it is a little cautious.
+    This avoids SciPy's slower tests. Zeros and ties count against both sides, so with them it is slightly
+    conservative.
     """
     if arms.paired:
         values = arms.differences
@@ -174,7 +181,7 @@ def infer_shift(arms: Arms) -> Inference:
 
 @lru_cache(maxsize=64)
 def _shift_distribution(paired: bool, n: int, m: int) -> Array:
-    """P(at most k shifts lie on one side of zero) where nothing differs."""
+    """Return P(at most k shifts lie on one side of zero) under the null hypothesis."""
     masses = _signed_rank_masses(range(1, n + 1)) if paired else _rank_sum_masses(n, m, MOST_QUICK_RANKS)
     return np.cumsum(masses)
 

@@ -1,9 +1,9 @@
-"""How many seeds does a question need, and which differences does a design detect?
+"""Power analysis: how many seeds a comparison needs, and which differences a design detects.
 
-A standard deviation that was estimated from few runs is itself uncertain. Planned on as if it were the true one, a
-study has less power on average than was asked for. Wherever `freedom` is given, the degrees of freedom of that
-estimate, power is therefore averaged over the posterior predictive distribution of the noise: σ² = f·s²/χ²_f. For
-normal noise the average over repeated pilots is then the power that was asked for.
+A standard deviation estimated from few runs is itself uncertain. If it is treated as the true one, the study has less
+power on average than planned. Therefore, if `freedom` (the degrees of freedom of that estimate) is given, power is
+averaged over the posterior predictive distribution of the noise: σ² = f·s²/χ²_f. For normal noise, the average over
+repeated pilots is then the planned power.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from fairtrial.stats.student import noncentral_cdf
 
 MOST_SEEDS = 1_000_000
 NODES = 40
-"""Of the quadrature over the distribution of an estimated standard deviation."""
+"""Quadrature nodes over the distribution of an estimated standard deviation."""
 PAIRED, UNPAIRED = "paired", "unpaired"
 
 
 @dataclass(frozen=True)
 class Design:
-    """What is asked of a test: pairing, error rates and sides."""
+    """The design of a test: pairing, error rate, power and side."""
 
     paired: bool
     alpha: float = 0.05
@@ -51,10 +51,10 @@ class Design:
 
 
 def power_of(effect: float, n: int, design: Design, freedom: float | None = None) -> float:
-    """The chance to detect a standardized effect with n runs per arm: noncentral t.
+    """Return the probability of detecting a standardized effect with n runs per arm, by the noncentral t.
 
-    For the paired design the effect is in units of the differences' standard deviation, else of the arms'. With
-    `freedom` that standard deviation is an estimate, and this is the mean power over what the true one may be.
+    The effect is in units of the standard deviation of the differences (paired) or of the arms (unpaired). With
+    `freedom`, that standard deviation is an estimate, and the power is averaged over its possible true values.
     """
     test, shift = design.freedom(n), design.noncentrality(abs(effect), n)
     limit = float(-special.stdtrit(test, design.tail))
@@ -67,7 +67,7 @@ def power_of(effect: float, n: int, design: Design, freedom: float | None = None
 
 
 def seeds_for(effect: float, design: Design, freedom: float | None = None) -> int | None:
-    """The smallest n per arm that detects a standardized effect; None beyond a million."""
+    """Return the smallest n per arm that detects a standardized effect; None beyond a million."""
     if effect == 0:
         return None
     guess = 0 if freedom is None else _fewer(effect, design, freedom)
@@ -75,7 +75,7 @@ def seeds_for(effect: float, design: Design, freedom: float | None = None) -> in
 
 
 def _fewer(effect: float, design: Design, freedom: float) -> int:
-    """What a test that knew its own noise would need: a little less than the answer."""
+    """Return a guess just below the answer: the n that a test with known noise would need."""
     limit = float(-special.ndtri(design.tail))
     errors = _detectable_errors(design.power, design.side == "two-sided", limit, MOST_SEEDS, freedom)
     runs = ((errors or 0.0) / effect) ** 2 * (1 if design.paired else 2)
@@ -83,7 +83,7 @@ def _fewer(effect: float, design: Design, freedom: float) -> int:
 
 
 def seeds_for_equivalence(margin: float, design: Design, freedom: float | None = None) -> int | None:
-    """The smallest n per arm that finds two equal arms equivalent within ± a standardized margin."""
+    """Return the smallest n per arm that finds two equal arms equivalent within ± a standardized margin."""
 
     def enough(n: int) -> bool:
         test, shift = design.freedom(n), design.noncentrality(margin, n)
@@ -96,7 +96,7 @@ def seeds_for_equivalence(margin: float, design: Design, freedom: float | None =
 
 
 def _mean_power(shift: float, limit: float, test: float, freedom: float, *, two_sided: bool) -> float:
-    """P(Z + shift·W > limit·V), Z normal, with the scales W of the pilot's noise and V of the test's own."""
+    """Return P(Z + shift·W > limit·V), with Z normal, W the scale of the pilot's noise and V that of the test's."""
     noise, scale = _scales(freedom), _scales(test)
     moved, edge = shift * noise.values[:, None], limit * scale.values
     seen = special.ndtr(moved - edge)
@@ -106,7 +106,7 @@ def _mean_power(shift: float, limit: float, test: float, freedom: float, *, two_
 
 
 def _mean_equivalence(shift: float, limit: float, test: float, freedom: float) -> float:
-    """The same for both one-sided tests around a true difference of zero."""
+    """Return the same for two one-sided tests with a true difference of zero."""
     noise, scale = _scales(freedom), _scales(test)
     inside = 2 * special.ndtr(shift * noise.values[:, None] - limit * scale.values) - 1
     return float(noise.weights @ np.maximum(inside, 0.0) @ scale.weights)
@@ -114,7 +114,7 @@ def _mean_equivalence(shift: float, limit: float, test: float, freedom: float) -
 
 @dataclass(frozen=True)
 class _Scales:
-    """Nodes and weights for the mean over s/σ, an estimated standard deviation relative to the true one."""
+    """Quadrature nodes and weights for the mean over s/σ, the ratio of estimated to true standard deviation."""
 
     values: Array
     weights: Array
@@ -122,7 +122,7 @@ class _Scales:
 
 @lru_cache(maxsize=4096)
 def _scales(freedom: float) -> _Scales:
-    """Gauss–Legendre over sqrt(χ²_f / f), whose density is smooth between its outermost quantiles."""
+    """Return a Gauss–Legendre rule over sqrt(χ²_f / f), whose density is smooth between its extreme quantiles."""
     points, weights = _legendre()
     low, high = (
         math.sqrt(2 * float(inverse(freedom / 2, 1e-13)) / freedom)
@@ -140,7 +140,7 @@ def _legendre() -> tuple[Array, Array]:
 
 
 def seeds_for_superiority(probability: float, design: Design) -> int | None:
-    """Noether's n per arm for which P(candidate > control) ≥ probability is seen by a rank-sum test."""
+    """Return Noether's n per arm for a rank-sum test to detect P(candidate > control) ≥ `probability`."""
     distance = abs(probability - 0.5)
     if distance == 0:
         return None
@@ -149,7 +149,10 @@ def seeds_for_superiority(probability: float, design: Design) -> int | None:
 
 
 def smallest(enough: Callable[[int], bool], first: int = 2, most: int = MOST_SEEDS, guess: int = 0) -> int | None:
-    """The smallest n from `first` on that is enough, given that more never harms. A guess just below it saves time."""
+    """Return the smallest n ≥ `first` that is enough; None beyond `most`.
+
+    `enough` must be monotonic in n. A guess just below the answer saves time.
+    """
     low = guess if guess >= first and not enough(guess) else first - 1
     step = 1
     while not enough(high := low + step):
@@ -163,10 +166,10 @@ def smallest(enough: Callable[[int], bool], first: int = 2, most: int = MOST_SEE
 
 
 def detectable(n: int, sd: float, design: Design, freedom: float | None = None) -> float | None:
-    """The smallest true difference that n runs per arm detect with the wanted power.
+    """Return the smallest true difference that n runs per arm detect with the wanted power.
 
-    With `freedom` the standard deviation is an estimate, and the difference is the one that is detected with this
-    power on average over such estimates. It is larger, as a low estimate costs more than a high one gains.
+    With `freedom`, the standard deviation is an estimate, and the power is the average over such estimates. The
+    difference is then larger, because a low estimate loses more power than a high one gains.
     """
     if n < 2 or not sd > 0:
         return None
@@ -179,10 +182,10 @@ def detectable(n: int, sd: float, design: Design, freedom: float | None = None) 
 def detectable_from(
     error: float, test: float, design: Design, freedom: float | None = None, limit: float | None = None
 ) -> float | None:
-    """The same from an estimated standard error, for any t-like test: paired, Welch's, a jackknife, a family's.
+    """Return the same from an estimated standard error, for any t-like test: paired, Welch, jackknife or family.
 
-    `test` are the degrees of freedom that the test uses; `freedom` are those of the error, by default the same ones;
-    `limit` is the test's own critical value in standard errors, by default Student's at the design's error rate.
+    `test` is the degrees of freedom of the test. `freedom` is that of the standard error, by default the same. `limit`
+    is the critical value in standard errors, by default Student's at the design's error rate.
     """
     if not (error > 0 and test > 0):
         return None
@@ -193,14 +196,14 @@ def detectable_from(
 
 @lru_cache(maxsize=4096)
 def _detectable_errors(power: float, two_sided: bool, limit: float, test: float, freedom: float) -> float | None:
-    """In standard errors as estimated: the same for every study of a design, so that it is computed once."""
+    """Return the detectable difference in estimated standard errors. It depends only on the design, so it is cached."""
     return _smallest_size(lambda size: _mean_power(size, limit, test, freedom, two_sided=two_sided), power, limit)
 
 
 def _smallest_size(power_at: Callable[[float], float], power: float, start: float = 1.0) -> float | None:
-    """The size at which a power that grows with it is reached; None beyond a million.
+    """Return the effect size at which an increasing power function reaches `power`; None beyond a million.
 
-    False position on normal quantiles, where power is nearly linear in the size: a handful of evaluations.
+    Uses false position on normal quantiles, where power is nearly linear in the size, so few evaluations are needed.
     """
 
     def missing(size: float) -> float:
@@ -221,7 +224,7 @@ def _smallest_size(power_at: Callable[[float], float], power: float, start: floa
         gap = missing(size)
         if abs(gap) < 1e-11:
             break
-        if gap > 0:  # an end that stays for a second time counts half, or it would never be left
+        if gap > 0:  # Illinois rule: halve the weight of an end that stays twice, so it cannot stall
             high, above, below, moved = size, gap, below / 2 if moved > 0 else below, 1
         else:
             low, below, above, moved = size, gap, above / 2 if moved < 0 else above, -1
@@ -229,17 +232,17 @@ def _smallest_size(power_at: Callable[[float], float], power: float, start: floa
 
 
 def noise_of_test(design: Design, freedom: float) -> EstimatedNoise:
-    """What a t test with these degrees of freedom may make of its noise."""
+    """Return the distribution of the noise estimate of a t test with these degrees of freedom."""
     scales = _scales(freedom)
     wide, narrow = (float(-special.stdtrit(freedom, tail)) * scales.values for tail in (design.tail, design.alpha))
     return EstimatedNoise(scales.values, scales.weights, wide, narrow, design.side == "two-sided")
 
 
 def pooled_freedom(variances: Sequence[float], freedoms: Sequence[float]) -> float:
-    """How well the mean of some variances is known, as degrees of freedom, whether or not the arms are equally noisy.
+    """Return the degrees of freedom of the mean of several estimated variances, which may differ in truth.
 
-    Welch's estimate with its own correction for small samples, never above the sum: what Satterthwaite's simpler form
-    makes of three runs per arm is so low on average that four points too much power would be planned.
+    Uses Welch's estimate with its small-sample correction, at most the sum of `freedoms`. Satterthwaite's simpler form
+    is too low on average: with three runs per arm, the planned power would be four points too high.
     """
     total = sum(variances)
     if not total > 0:
@@ -249,7 +252,7 @@ def pooled_freedom(variances: Sequence[float], freedoms: Sequence[float]) -> flo
 
 
 def welch_error(variances: Sequence[float], counts: Sequence[int]) -> tuple[float, float]:
-    """The standard error of a difference of two means, from the arms' variances and runs, with Welch's freedom."""
+    """Return the standard error of a difference of two means and Welch's degrees of freedom."""
     shares = [variance / n for variance, n in zip(variances, counts, strict=True)]
     total = sum(shares)
     if not total > 0:
@@ -258,12 +261,12 @@ def welch_error(variances: Sequence[float], counts: Sequence[int]) -> tuple[floa
 
 
 def sd_upper(sd: float, freedom: float, assurance: float) -> float:
-    """The standard deviation that the true one does not exceed with this assurance."""
+    """Return an upper confidence limit for the standard deviation, at confidence `assurance`."""
     return sd * math.sqrt(freedom / chi2_quantile(1 - assurance, freedom))
 
 
 def sd_interval(sd: float, freedom: float, alpha: float) -> tuple[float, float]:
-    """χ² limits of a standard deviation."""
+    """Return the χ² confidence limits of a standard deviation."""
     return tuple(sd * math.sqrt(freedom / chi2_quantile(q, freedom)) for q in (1 - alpha / 2, alpha / 2))  # type: ignore[return-value]
 
 
@@ -272,5 +275,5 @@ def chi2_quantile(q: float, freedom: float) -> float:
 
 
 def paired_sd(sd: float, correlation: float) -> float:
-    """The standard deviation of differences between arms of equal spread."""
+    """Return the standard deviation of paired differences between arms with equal standard deviations."""
     return sd * math.sqrt(2 * (1 - correlation))

@@ -1,7 +1,7 @@
-"""Candidate against control from what a table prints: a mean, a standard deviation and a number of runs per arm.
+"""Compare a candidate with a control from a published table: the mean, standard deviation and number of runs per arm.
 
-Welch's t needs nothing else, so intervals, p-values, equivalence and verdicts are those that the runs themselves would
-give unpaired. What only the runs could tell (shared seeds, shapes, lost runs, who wins how often) stays unknown.
+Welch's t needs nothing else, so the intervals, p-values, equivalence and verdicts are those of an unpaired test on the
+runs themselves. Anything that needs the runs (shared seeds, shapes, lost runs, probability of superiority) is unknown.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ FEW_RUNS = 5
 FALSE_VERDICTS = {2: 25, 3: 12}
 """Runs per arm → percent of tables of 6 equal arms with a false verdict by Holm, on equal mixtures of N(±10, 1).
 
-From 4 runs on it is below 6 %, as it is on normal, log-normal, heavy-tailed and nearer two-peaked noise at any n.
+With 4 or more runs it is below 6 %. On normal, log-normal, heavy-tailed and closer two-peaked noise it is below 6 % at
+any n.
 """
 
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """All that a table says about one arm."""
+    """The published summary of one arm."""
 
     name: str
     n: int
@@ -63,12 +64,12 @@ Pair = tuple[ArmSummary, ArmSummary]
 
 
 def summary_of(arm: PrintedArm, level: float) -> ArmSummary:
-    """The arm with its standard deviation, computed from what the table has."""
+    """Return the summary of a printed arm, with its standard deviation computed from the printed spread."""
     return ArmSummary(arm.variant, arm.n, arm.mean.value, sd_from(arm, level))
 
 
 def sd_from(arm: PrintedArm, level: float) -> float:
-    """The standard deviation over runs: as printed, √n times the standard error, or from a t interval of the mean."""
+    """Return the standard deviation over runs: as printed, √n times the standard error, or from a t interval."""
     printed = arm.sd or arm.se
     return (half_width_of(arm) if printed is None else printed.value) * sd_per_spread(arm, level)
 
@@ -80,9 +81,9 @@ def half_width_of(arm: PrintedArm) -> float:
 
 
 def infer_summaries(control: ArmSummary, candidate: ArmSummary) -> Inference | None:
-    """Welch's t about candidate − control; None where neither arm varies.
+    """Infer candidate − control by Welch's t; None if neither arm varies.
 
-    Computed in an order that only the numbers decide, so that A against B is exactly minus B against A.
+    The order of computation depends only on the numbers, so that A vs. B is exactly the negative of B vs. A.
     """
     scale = max(abs(control.mean), abs(candidate.mean), control.sd, candidate.sd)
     if max(control.sd, candidate.sd) <= DUST * scale:
@@ -99,11 +100,11 @@ def infer_summaries(control: ArmSummary, candidate: ArmSummary) -> Inference | N
 def compare_summaries(
     pairs: Sequence[Pair], config: ComparisonConfig, adjustment: str | None = None
 ) -> list[Comparison]:
-    """Each pair by itself, or all of them as one family: verdicts by adjusted p, with intervals that agree with them.
+    """Compare each pair separately, or all pairs as one family with adjusted p-values and matching intervals.
 
-    In a family an interval is at the error rate that decided the pair: its step of Holm's procedure, or the share of
-    α that Benjamini and Hochberg's leaves. Equivalence, `not worse` and `exceeds` are judged at α over the number of
-    pairs, because the steps are ordered for differences from zero alone.
+    In a family, an interval is at the error rate that decided the pair: its step of Holm's procedure, or its share of
+    α under Benjamini and Hochberg. Equivalence, `not_worse` and `exceeds_sesoi` are tested at α over the number of
+    pairs, because the steps are ordered only for differences from zero.
     """
     inferences = [infer_summaries(*pair) for pair in pairs]
     if adjustment is None:
@@ -133,7 +134,7 @@ def check_adjustment(adjustment: str) -> str:
 
 @dataclass(frozen=True)
 class _Rates:
-    """Error rates of one comparison: of its test, and of what is judged against the smallest difference of interest."""
+    """Error rates of one comparison: of the test for a difference, and of the tests against the SESOI (`margin`)."""
 
     test: float
     margin: float
@@ -142,7 +143,7 @@ class _Rates:
 
 
 def _adjust(p_values: Sequence[float], adjustment: str, alpha: float) -> tuple[list[float], list[float]]:
-    """Adjusted p-values, and for each the error rate at which its own interval agrees with the verdict."""
+    """Return adjusted p-values, and for each the error rate at which its interval agrees with the verdict."""
     count = len(p_values)
     if adjustment == "bh":
         adjusted = benjamini_hochberg(p_values)
@@ -194,13 +195,13 @@ def _comparison(pair: Pair, known: Inference | None, config: ComparisonConfig, r
     sd, freedom = noise_of(control, candidate)
     error = known.detail["standard_error"], known.detail["df"]
     seen = outlook(comparison, sd, min(control.n, candidate.n), replace(config, alpha=rates.margin), freedom, error)
-    if config.sesoi is None:  # a table is never planned on its own difference, which luck helped to print
+    if config.sesoi is None:  # never plan on a published difference: selection inflates it
         seen["seeds_needed"] = None
     return replace(comparison, hedges_g=_hedges_g(control, candidate, config.alpha), **seen)
 
 
 def _hedges_g(control: ArmSummary, candidate: ArmSummary, alpha: float) -> Estimate:
-    """Computed for the size of the difference and then signed, so that it turns round exactly with the arms."""
+    """Return Hedges' g, computed for the absolute difference and then signed, so that swapping the arms negates it."""
     difference = candidate.mean - control.mean
     g = effects.unpaired_g(
         abs(difference) / ((control.sd + candidate.sd) / 2),
@@ -213,7 +214,7 @@ def _hedges_g(control: ArmSummary, candidate: ArmSummary, alpha: float) -> Estim
 
 
 def _decide(known: Inference | None, config: ComparisonConfig, rates: _Rates) -> Decision:
-    """The verdict at the rate of the test; what refers to the margin at the rate of the margin."""
+    """Decide the verdict at the error rate of the test, and everything about the margin at that of the margin."""
     if known is None:
         return Decision(Verdict.INCONCLUSIVE, None, None, None, Reason.NO_VARIATION.value)
     side, sesoi = config.on_difference(), config.sesoi
@@ -230,7 +231,7 @@ def _decide(known: Inference | None, config: ComparisonConfig, rates: _Rates) ->
 
 
 def _signed(interval: tuple[float, float], direction: str) -> tuple[float, float]:
-    """An interval of the difference as one of the gain, of which more is better."""
+    """Convert an interval of the difference to one of the gain, where larger is better."""
     return interval if direction == "max" else (-interval[1], -interval[0])
 
 
@@ -245,19 +246,19 @@ def _cautions(control: ArmSummary, candidate: ArmSummary) -> tuple[FilledCaution
 
 
 def _few_runs(n: int) -> FilledCaution:
-    """What so few runs per arm mean, in numbers."""
+    """Return the caution about few runs per arm, with the uncertainty of the sd and the detectable difference."""
     low, high = sd_interval(1.0, n - 1, 0.05)
     wrong = FALSE_VERDICTS.get(n)
-    error = f" With noise of two far peaks up to {wrong} % of simulated tables gave a false verdict." if wrong else ""
+    error = f" With strongly bimodal noise, up to {wrong} % of simulated tables gave a false verdict." if wrong else ""
     size = detectable(n, 1.0, Design(paired=False))
     return FEW_RUNS_IN_TABLE.fill(n=n, low=f"{low:.2g}", high=f"{high:.2g}", size=f"{size:.2g}", error=error)
 
 
-# What so many runs can see
+# Power
 
 
 def noise_of(control: ArmSummary, candidate: ArmSummary) -> tuple[float, float]:
-    """The standard deviation of a run, pooled over both arms, and its degrees of freedom."""
+    """Return the standard deviation of a run, pooled over both arms, and its degrees of freedom."""
     arms = sorted((control, candidate), key=lambda arm: arm._key)
     variances = [arm.sd**2 for arm in arms]
     return math.sqrt(sum(variances) / 2), pooled_freedom(variances, [arm.n - 1 for arm in arms])
@@ -265,7 +266,7 @@ def noise_of(control: ArmSummary, candidate: ArmSummary) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class RunsNeeded:
-    """Runs per arm to detect a true difference of `margin`, and to find two equal arms equivalent within it."""
+    """Runs per arm needed to detect a true difference of `margin`, and to find two equal arms equivalent within it."""
 
     margin: float
     power: float
@@ -275,9 +276,9 @@ class RunsNeeded:
 
 
 def runs_needed(pair: Pair, margin: float, config: ComparisonConfig, comparisons: int) -> RunsNeeded | None:
-    """Planned on the margin, with the wanted power on average over what the printed noise leaves open.
+    """Return the runs needed to detect the margin with the wanted power, averaged over the possible true noise.
 
-    Never on the printed difference, which luck helped to print.
+    The published difference is never used for planning, because selection inflates it.
     """
     sd, freedom = noise_of(*pair)
     if sd == 0:
@@ -292,15 +293,15 @@ def runs_needed(pair: Pair, margin: float, config: ComparisonConfig, comparisons
     )
 
 
-# What rounding and assumptions leave open
+# Sensitivity to rounding and assumptions
 
 
 def verdicts_within_rounding(
     pair: Pair, mean_unit: float, sd_units: tuple[float, float], config: ComparisonConfig, rate: float
 ) -> list[Verdict]:
-    """The verdicts that the numbers before rounding may have given, at the corners of what was rounded.
+    """Return the verdicts that are possible for the numbers before rounding, evaluated at the corners of their ranges.
 
-    The units are those of the last digits: a printed number is within half a unit of the one that was rounded.
+    The units are those of the last printed digit: the unrounded number is within half a unit of the printed one.
     """
     control, candidate = pair
     verdicts: set[Verdict] = set()
@@ -318,12 +319,12 @@ def verdicts_within_rounding(
 
 
 def sd_per_spread(arm: PrintedArm, level: float) -> float:
-    """How much the standard deviation of an arm changes with the measure of spread that the table prints."""
+    """Return the factor that converts the printed measure of spread to a standard deviation."""
     root = math.sqrt(arm.n)
     return {"sd": 1.0, "se": root}.get(arm.spread) or root / t_quantile(1 - (1 - level) / 2, arm.n - 1)
 
 
 def normal_factor(n: int, level: float) -> float:
-    """How many times larger a standard deviation is if its interval was made with the normal quantile, not with t."""
+    """Return the factor by which the sd is larger if the interval used the normal quantile instead of t."""
     share = 1 - (1 - level) / 2
     return t_quantile(share, n - 1) / float(special.ndtri(share))

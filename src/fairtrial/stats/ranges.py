@@ -1,7 +1,7 @@
-"""The studentized range: how far apart the outermost of equal arms come to lie.
+"""The studentized range distribution: the distance between the extreme means of equal arms.
 
-SciPy's adaptive integral is used as long as it is content. Where it is not, it warns and gives what it has; then the
-same integral is taken by a fixed rule of Gauss and Legendre, so that nobody reads a doubtful figure or a warning.
+SciPy's adaptive integration is used unless it warns that it did not converge. In that case, the same integral is
+computed by a fixed Gauss–Legendre rule, so that callers see neither an inaccurate value nor a warning.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from scipy import special
 from fairtrial.stats.samples import Array
 
 LARGEST = 1e4
-"""Beyond so many standard errors nothing is expected of equal arms."""
+"""The upper end of the search for a quantile, in standard errors of a mean."""
 
 
 @lru_cache(maxsize=256)
 def range_quantile(level: float, arms: int, freedom: int) -> float:
-    """How far apart, in standard errors of a mean, equal arms come to lie at most, with a probability of `level`."""
+    """Return the `level` quantile of the range of equal arms, in standard errors of a mean."""
     from scipy import stats
 
     return _checked(
@@ -32,7 +32,7 @@ def range_quantile(level: float, arms: int, freedom: int) -> float:
 
 
 def range_p(distance: float, arms: int, freedom: int) -> float:
-    """How often the outermost of equal arms lie at least so many standard errors of a mean apart."""
+    """Return the probability that the range of equal arms is at least `distance` standard errors of a mean."""
     from scipy import stats
 
     return _checked(
@@ -54,7 +54,7 @@ def _checked(usual: Callable[[], float], instead: Callable[[], float]) -> float:
 
 
 def integrated_cdf(distance: float, arms: int, freedom: float) -> float:
-    """P(range ≤ distance · s): the range of normal values, averaged over the distribution of the estimate s of sd."""
+    """Return P(range ≤ distance · s) of normal values, averaged over the distribution of the estimated sd s."""
     width = 1 / math.sqrt(2 * freedom)
     ends = np.unique(np.clip(1 + width * np.arange(-12.0, 40.5), 0.0, None))
     scale, weights = _nodes(ends)
@@ -65,7 +65,7 @@ def integrated_cdf(distance: float, arms: int, freedom: float) -> float:
 
 
 def _normal_range(distance: Array, arms: int) -> Array:
-    """P(range ≤ distance) of so many standard normal values: the lowest at z, the others within the distance above."""
+    """Return P(range ≤ distance) of `arms` standard normal values, integrating over the lowest value z."""
     z, weights = _nodes(np.arange(-9.0, 9.5, 0.5))
     within = special.ndtr(z[None, :] + distance[:, None]) - special.ndtr(z)[None, :]
     density = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
@@ -73,7 +73,7 @@ def _normal_range(distance: Array, arms: int) -> Array:
 
 
 def _nodes(ends: Array) -> tuple[Array, Array]:
-    """Places and weights of a rule on pieces with these ends."""
+    """Return nodes and weights of a composite Gauss–Legendre rule on intervals with these ends."""
     half = np.diff(ends)[:, None] / 2
     return (ends[:-1, None] + half * (1 + _PLACES)).ravel(), (half * _WEIGHTS).ravel()
 

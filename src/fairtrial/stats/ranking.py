@@ -1,6 +1,6 @@
-"""Who comes first: by one protocol for all, over distinct seeds, so that more seeds are no advantage.
+"""Rank arms by one statistic over distinct seeds, so that having more seeds is not an advantage.
 
-The best of the seeds would favour whoever had more of them; the mean over them favours nobody.
+The best value over seeds would favor arms with more seeds; an aggregate over all seeds does not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fairtrial.stats.samples import Array
 
 @dataclass(frozen=True)
 class Rank:
-    """An arm by its aggregate over complete seeds; `incomplete` ones, which lost a task, are counted, not scored."""
+    """The rank of an arm by its aggregate over complete seeds. Seeds that lost a task are counted in `incomplete`."""
 
     arm: str
     place: int | None
@@ -31,9 +31,9 @@ class Rank:
 
 
 def rank_arms(tables: Mapping[str, Array | Tables], statistic: str, direction: str, gamma: float = 1.0) -> list[Rank]:
-    """From a table of seeds × tasks per arm, or several where tasks have seeds of their own.
+    """Rank arms from one table of seeds × tasks per arm, or several tables if tasks have separate seeds.
 
-    Arms without a complete seed come last and have no place.
+    Arms without a complete seed come last and have no rank.
     """
     sign = 1 if direction == "max" and statistic != "optimality_gap" else -1
     every = {arm: [each] if isinstance(each, np.ndarray) else list(each) for arm, each in tables.items()}

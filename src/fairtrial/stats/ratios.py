@@ -1,4 +1,4 @@
-"""Ratios of means: Fieller's interval, which knows when the denominator may be zero."""
+"""Ratios of means with Fieller's interval, which is unbounded if the denominator may be zero."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ UNBOUNDED = "the denominator may be zero: there is no upper limit"
 
 
 def fieller(above: Array, below: Array, alpha: float, unit: str | None = None) -> Estimate:
-    """Mean of `above` over mean of `below`, measured in pairs, as a quantity that cannot be negative.
+    """Estimate mean(`above`) / mean(`below`) from paired measurements, for a ratio that cannot be negative.
 
-    All ratios belong to the interval that the pairs do not refute: the roots of a quadratic. Where the denominator is
-    not surely positive, no ratio is too large, and the upper limit is None.
+    The interval contains every ratio that the pairs do not reject; its ends are the roots of a quadratic. If the
+    denominator is not significantly positive, there is no upper limit (None).
     """
     n, method = len(above), "Fieller"
     x, y = float(above.mean()) if n else 0.0, float(below.mean()) if n else 0.0
@@ -33,6 +33,6 @@ def fieller(above: Array, below: Array, alpha: float, unit: str | None = None) -
     if a > 0 and y > 0:
         low, high = max(0.0, (b - root) / a), (b + root) / a
         return Estimate(value, low, max(high, 0.0), 1 - alpha, method, n, unit)
-    # Refuted are only the ratios between the roots. If one root is negative, what is left begins at the other.
+    # Only ratios between the roots are rejected. If one root is negative, the interval begins at the other.
     larger = (b - root) / a if a < 0 < c else 0.0
     return Estimate(value, max(0.0, larger), None, 1 - alpha, method, n, unit, reason=UNBOUNDED)

@@ -1,8 +1,8 @@
-"""Reliability: how often each arm loses a run, judged next to the quality of the runs that finish.
+"""Reliability: how often each arm loses a run, judged separately from the quality of the runs that finish.
 
-A run that diverged has no number, and no number may be invented for it: the worst value seen is a good value where all
-survivors are good. So a verdict is a pair. Losses are counted per arm, not per seed, because a seed says nothing about
-who diverges next time.
+A diverged run has no value, and none is imputed: if all surviving runs are good, even the worst observed value is good.
+A verdict therefore combines quality and reliability. Losses are counted per arm, not paired by seed, because a seed
+does not predict which run diverges next time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from fairtrial.stats.samples import Array
 from fairtrial.stats.verdicts import Decision, capped
 
 LARGEST_EXACT = 150
-"""Runs per arm up to which Boschloo's test is computed; above, Fisher's, which never has the smaller p-value."""
+"""The largest number of runs per arm for Boschloo's test; above it, Fisher's is used (its p-value is never smaller)."""
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Runs that ended without a valid number, of all that ended, in both arms."""
+    """The number of runs that ended without a valid value, and of all runs that ended, in both arms."""
 
     lost_control: int
     control: int
@@ -39,20 +39,20 @@ class Losses:
 
     @property
     def more_in_candidate(self) -> bool:
-        """Whether the candidate loses a larger share of its runs, in whole numbers so that rounding cannot decide."""
+        """Whether the candidate loses a larger share of its runs; computed in integers to avoid rounding."""
         return self.lost_candidate * self.control > self.lost_control * self.candidate
 
 
 def count_losses(control: Array, candidate: Array) -> Losses:
-    """From one number per run, where a run without a result is not finite."""
+    """Count losses from one number per run; a non-finite number is a lost run."""
     lost = [int((~np.isfinite(sample)).sum()) for sample in (control, candidate)]
     return Losses(lost[0], len(control), lost[1], len(candidate))
 
 
 def judge_reliability(losses: Losses, alpha: float, share: float | None = None) -> Reliability:
-    """Failure rates of both arms, their difference with Newcombe's interval, and an exact test of it.
+    """Compare the failure rates of both arms: their difference with Newcombe's interval, and an exact test.
 
-    `share` is the part of α that the test may use as one of a family.
+    `share` is the error rate of the test if it is one of a family; by default α.
     """
     p_value, method = _exact_p(losses)
     significant = p_value is not None and p_value <= (alpha if share is None else share)
@@ -73,14 +73,14 @@ def judge_reliability(losses: Losses, alpha: float, share: float | None = None) 
 
 
 def with_reliability(quality: Decision, reliability: Reliability) -> Decision:
-    """The verdict of quality and reliability together: `better`, `equivalent` and `not worse` need both."""
+    """Combine quality and reliability: `better`, `equivalent` and `not_worse` need both."""
     if reliability.worse:
         return replace(capped(quality), verdict=Verdict.WORSE, reason=Reason.RELIABILITY.value)
     return capped(quality) if reliability.capped else quality
 
 
 def with_losses(comparison: Comparison, losses: Losses, share: float) -> Comparison:
-    """A comparison of the runs that finished, with the losses of both arms weighed in; they are tested at `share`."""
+    """Add the losses of both arms, tested at `share`, to a comparison of the runs that finished."""
     reliability = judge_reliability(losses, comparison.alpha, share)
     decision = Decision(
         comparison.verdict,
@@ -111,9 +111,9 @@ def lost_cautions(reliability: Reliability, names: tuple[str, str]) -> list[Fill
 
 
 def upper_rate(lost: int, runs: int, alpha: float) -> float | None:
-    """The largest failure rate that so few losses still allow: one-sided Clopper–Pearson limit at 1 − α.
+    """Return the one-sided upper Clopper–Pearson limit of the failure rate at 1 − α.
 
-    Without a loss this is 1 − α^(1/n): 45 % after five runs.
+    Without a loss it is 1 − α^(1/n): 45 % after five runs.
     """
     if runs == 0:
         return None
@@ -121,7 +121,7 @@ def upper_rate(lost: int, runs: int, alpha: float) -> float | None:
 
 
 def _exact_p(losses: Losses) -> tuple[float | None, str]:
-    """Two-sided p of equal failure rates; None where nothing was lost, or everything, or an arm is empty."""
+    """Return the two-sided p-value of equal failure rates; None if no or all runs were lost, or an arm is empty."""
     arms = (losses.lost_control, losses.control), (losses.lost_candidate, losses.candidate)
     lost, runs = sum(arm[0] for arm in arms), sum(arm[1] for arm in arms)
     exact = max(arm[1] for arm in arms) <= LARGEST_EXACT
@@ -133,7 +133,7 @@ def _exact_p(losses: Losses) -> tuple[float | None, str]:
 
 @lru_cache(maxsize=4096)
 def _exact_p_of(first: tuple[int, int], second: tuple[int, int], *, exact: bool) -> float:
-    """Of arms as (lost, runs), always in the same order: SciPy's search must not let the order reach the last digit."""
+    """Return the p-value for arms given as (lost, runs), sorted because SciPy's last digit depends on their order."""
     from scipy import stats
 
     table = [[first[0], second[0]], [first[1] - first[0], second[1] - second[0]]]
@@ -142,7 +142,7 @@ def _exact_p_of(first: tuple[int, int], second: tuple[int, int], *, exact: bool)
 
 
 def _newcombe_difference(losses: Losses, alpha: float) -> Estimate:
-    """Candidate's failure rate minus the control's, with the interval that Newcombe combines from two Wilson ones."""
+    """Return the candidate's failure rate minus the control's, with Newcombe's interval from two Wilson intervals."""
     n = losses.control + losses.candidate
     if not losses.control or not losses.candidate:
         return Estimate(None, None, None, 1 - alpha, "Newcombe", n, reason=Reason.TOO_FEW.value)

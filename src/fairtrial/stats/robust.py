@@ -1,8 +1,8 @@
-"""Does the verdict hang on single runs? Two estimates that resist them, next to the mean.
+"""Sensitivity analysis: two robust estimates next to the mean, to show whether a verdict depends on a few runs.
 
 The Hodges–Lehmann shift is the median of all pairwise means (or of all differences between runs of two arms). The
-trimmed difference leaves out the lowest and the highest fifth of the runs, with Yuen's standard error. Neither replaces
-the headline: a mean over seeds includes the bad ones on purpose. They are there to say when it rests on a few.
+trimmed difference drops the lowest and highest fifth of the runs and uses Yuen's standard error. Neither replaces the
+main result, because a mean over seeds includes the bad ones on purpose. They only show when it depends on a few runs.
 """
 
 from __future__ import annotations
@@ -20,21 +20,24 @@ from fairtrial.stats.student import from_t, infer_t
 
 FEWEST = 5
 MOST_SHIFTED = 300
-"""Runs per arm up to which all pairwise means are formed."""
+"""The largest number of runs per arm for which all pairwise means are computed."""
 TRIMMED_PARTS = 5
-"""One part of so many is cut off on either side: 20 %."""
+"""One of this many parts is trimmed on each side: 20 %."""
 CLEARLY = 3.0
-"""A p-value contradicts significance when it exceeds α by this factor. Where it is only a little larger, the two
-methods differ by their power: with normal noise and five seeds one line in three would be such a false alarm."""
+"""A p-value contradicts a significant result only if it exceeds α by this factor.
+
+A slightly larger p-value can be due to the lower power of the robust method: with normal noise and five seeds, one
+comparison in three would be flagged falsely.
+"""
 
 
 def sensitivity(control: Array, candidate: Array, *, paired: bool, alpha: float, side: str) -> Sensitivity:
-    """Of candidate − control, for later; `side` is that of the difference."""
+    """Return a lazily computed sensitivity analysis of candidate − control; `side` refers to that difference."""
     return Sensitivity(partial(robust_estimates, control, candidate, paired=paired, alpha=alpha, side=side))
 
 
 def robust_estimates(control: Array, candidate: Array, *, paired: bool, alpha: float, side: str) -> RobustEstimates:
-    """Hodges–Lehmann and trimmed difference of two finite samples, and whether they contradict the mean."""
+    """Return the Hodges–Lehmann and trimmed differences of two finite samples, and whether they contradict the mean."""
     if min(len(control), len(candidate)) < FEWEST:
         return RobustEstimates(None, None, reason=f"fewer than {FEWEST} runs per arm")
     scale = max(float(np.abs(control).max()), float(np.abs(candidate).max()))
@@ -53,9 +56,9 @@ def robust_estimates(control: Array, candidate: Array, *, paired: bool, alpha: f
 
 
 def infer_trimmed(arms: Arms) -> Inference | None:
-    """The difference of 20 % trimmed means by Yuen's test; of pairs, the trimmed mean of their differences.
+    """Infer the difference of 20 % trimmed means by Yuen's test; for pairs, the trimmed mean of the differences.
 
-    None where what is left after trimming does not vary.
+    Return None if the values do not vary after trimming.
     """
     samples = [arms.differences] if arms.paired else [arms.first, arms.second]
     parts = [_yuen_parts(np.sort(sample)) for sample in samples]
@@ -69,7 +72,7 @@ def infer_trimmed(arms: Arms) -> Inference | None:
 
 
 def _yuen_parts(ordered: Array) -> tuple[float, float, int]:
-    """Trimmed mean, its squared standard error, and how many values are left."""
+    """Return the trimmed mean, its squared standard error, and the number of values that remain."""
     n = len(ordered)
     cut = n // TRIMMED_PARTS
     left = n - 2 * cut

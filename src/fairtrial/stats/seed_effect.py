@@ -1,4 +1,4 @@
-"""Does the seed reach the program? Where a metric is the same in all runs of a variant, the other numbers may tell."""
+"""Detect seeds that have no effect: a metric that is the same in all runs of a variant."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def seed_effect_cautions(
     finals: Sequence[Mapping[str, Any]] = (),
     curves: Sequence[Array] = (),
 ) -> list[FilledCaution]:
-    """Caution where at least two runs of a variant have a number and all have the same.
+    """Return a caution if at least two runs of a variant have a value and all values are equal.
 
-    No caution where something else shows that the seed has an effect: the metric on its way to the same end, or
-    another metric of quality. Then this one is a count, or as good as it can get.
+    There is no caution if something else shows that the seed has an effect: the curve of the metric, or the final
+    value of another quality metric. The metric is then a count, or at its optimum in all runs.
     """
     sample = np.fromiter(values, dtype=float)
     known = sample[np.isfinite(sample)]
@@ -36,13 +36,13 @@ def seed_effect_cautions(
 
 
 def _differ(curves: Sequence[Array]) -> bool:
-    """Whether the courses of a metric differ, as far as all of them go."""
+    """Return whether the curves of a metric differ, over the length that all of them have."""
     shared = min(map(len, curves), default=0)
     return any(not np.array_equal(curve[:shared], curves[0][:shared], equal_nan=True) for curve in curves)
 
 
 def _others(finals: Sequence[Mapping[str, Any]], metric: str) -> list[str]:
-    """Further metrics of quality that every run has: what the clock or the machine decides shows nothing."""
+    """Return the other quality metrics that every run has; timings vary without any effect of the seed."""
     shared = sorted(set.intersection(*map(set, finals))) if finals else []
     return [name for name in shared if name != metric and direction_by_name(name) and not varies_by_itself(name)]
 

@@ -1,11 +1,11 @@
-"""A paired test that may be looked at while seeds are added: group-sequential sign-flip with linear spending.
+"""A group-sequential sign-flip test for paired differences, with linear α spending.
 
-Under the hypothesis that the change does nothing, the sign of every paired difference is a coin toss. Conditional on
-the sizes |D_i|, all sign vectors are equally likely, so the share of them that would have been rejected by now is the
-exact probability of a false positive. At each look that share may grow to α · n / N and no further.
+Under the null hypothesis that the change has no effect, the sign of every paired difference is a coin toss. Conditional
+on the sizes |D_i|, all sign vectors are equally likely, so the share of them that the test has rejected so far is the
+exact false-positive rate. At each look, this share may grow to at most α · n / N.
 
-The differences come in seed order. Whatever finished first must not come first: how long a run takes may depend on how
-well it does.
+The differences must be in seed order, not in order of completion, because the duration of a run may depend on its
+result.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from fairtrial.core.errors import UserError
 from fairtrial.stats.samples import DUST, Array, Mask
 
 MOST_ENUMERATED = 16
-"""Up to so many pairs all sign vectors are enumerated; beyond, each of them goes on with random signs."""
+"""The number of pairs whose sign vectors are all enumerated; beyond it, each vector is extended with random signs."""
 TWO_SIDED, GREATER, LESS = "two-sided", "greater", "less"
 
 
 @dataclass(frozen=True)
 class Look:
-    """The test after `n` pairs. The hypothesis is rejected where |sum| (one-sided: the sum) is above the boundary."""
+    """The test after `n` pairs. It rejects if |sum| (one-sided: the sum, in its direction) exceeds the boundary."""
 
     n: int
     sum: float
     boundary: float
-    """Infinite where no sign vector may be rejected yet."""
+    """Infinite if no sign vector may be rejected yet."""
     rejected: bool
 
 
 def rational(level: float) -> Fraction:
-    """1 − level without the rounding of floats: allowances are whole numbers of sign vectors."""
+    """Return 1 − level as an exact fraction, because allowances are whole numbers of sign vectors."""
     return 1 - Fraction(level).limit_denominator(10**6)
 
 
 def earliest_rejection(planned: int, alpha: Fraction, *, two_sided: bool) -> int | None:
-    """The smallest number of pairs at which any data can be rejected; None where `planned` pairs never suffice."""
+    """Return the smallest number of pairs at which any data can be rejected; None if `planned` pairs are too few."""
     most_extreme = 2 if two_sided else 1
     return next((n for n in range(1, planned + 1) if _allowance(n, planned, alpha) >= most_extreme), None)
 
 
 def _allowance(n: int, planned: int, alpha: Fraction) -> int:
-    """How many of the 2ⁿ sign vectors may be rejected by now."""
+    """Return how many of the 2ⁿ sign vectors may have been rejected after n pairs."""
     return math.floor(alpha * (1 << n) * n / planned)
 
 
 def sign_flip_looks(
     differences: Sequence[float] | Array, *, planned: int, alpha: Fraction, looks: Sequence[int], side: str = TWO_SIDED
 ) -> Iterator[Look]:
-    """Every look that the differences suffice for, up to the first that rejects.
+    """Yield every look that the differences allow, up to the first that rejects.
 
-    `looks` are the planned numbers of pairs: the boundary at one of them depends on those before.
+    `looks` are the planned numbers of pairs; the boundary at each look depends on the earlier ones.
     """
     values = np.asarray(differences, dtype=np.float64)
     mirror = -1 if side == LESS else 1
@@ -71,44 +71,44 @@ def sign_flip_looks(
 
 @dataclass(frozen=True)
 class LookAtPaths:
-    """One look at many independent sets of differences, such as simulated ones."""
+    """One look at many independent sets of differences (for example simulated ones)."""
 
     n: int
     boundaries: Array
     rejected: Mask
-    """At this look; what was rejected before stays as it was."""
+    """Rows rejected at this look. Rows rejected at an earlier look are not included."""
 
 
 def sign_flip_paths(
     differences: Array, *, planned: int, alpha: Fraction, looks: Sequence[int], side: str = TWO_SIDED,
     most_enumerated: int = MOST_ENUMERATED,
 ) -> Iterator[LookAtPaths]:  # fmt: skip
-    """The same test on each row of a table. All rows are looked at until the last pair.
+    """Apply the test to each row of a table. All rows are tested at every look up to the last pair.
 
-    With a smaller `most_enumerated` it is faster, still exact in level, and of slightly less power: for predictions.
+    A smaller `most_enumerated` is faster, keeps the exact level, and has slightly less power. Predictions use it.
     """
     values = -differences if side == LESS else differences
     if values.shape[1] > planned:
-        raise UserError(f"{values.shape[1]} pairs are more than the {planned} that were planned")
+        raise UserError(f"there are {values.shape[1]} pairs, but only {planned} were planned")
     two_sided = side == TWO_SIDED
     vectors = _SignVectors(values, two_sided, most_enumerated)
     wanted = set(looks)
     for n in range(1, values.shape[1] + 1):
         vectors.extend(n)
         if n in wanted:
-            # Each vector of a two-sided test stands for its mirror image too.
+            # In a two-sided test, each vector also represents its mirror image.
             images = 2 if two_sided else 1
             allowance = math.floor(alpha * images * vectors.count * n / planned) // images
             yield LookAtPaths(n, *vectors.reject(allowance))
 
 
 class _SignVectors:
-    """The sums of |D_i| under sign vectors, which of them are not rejected yet, and which one was observed; by row.
+    """By row: the sums of |D_i| under each sign vector, which vectors are not yet rejected, and which was observed.
 
-    A two-sided test sees S and −S alike: the first sign is fixed, and each vector stands for its mirror image too.
-    Beyond `most_enumerated` pairs the vectors go on with random signs that depend on nothing in the data. The observed
-    vector takes the place of the one that began like it: then it is a uniformly chosen member of the set, whatever the
-    set is, and the level is exact without any correction.
+    A two-sided test treats S and −S alike, so the first sign is fixed, and each vector also represents its mirror
+    image. Beyond `most_enumerated` pairs, the vectors are extended with random signs that do not depend on the data.
+    The observed vector replaces the one with the same initial signs. It is then a uniformly chosen member of the set,
+    so the level is exact without correction.
     """
 
     def __init__(self, values: Array, two_sided: bool, most_enumerated: int) -> None:
@@ -141,9 +141,9 @@ class _SignVectors:
             self._sums[self._rows, self._observed] = observed
 
     def reject(self, allowance: int) -> tuple[Array, Mask]:
-        """Reject as many of the most extreme vectors as the allowance admits, ties never.
+        """Reject as many of the most extreme vectors as the allowance permits; ties at the boundary are not rejected.
 
-        Returns the boundaries, and where the observed vector is among them.
+        Returns the boundaries, and for which rows the observed vector is rejected.
         """
         left = allowance - np.count_nonzero(~self._alive, axis=1)
         most = int(left.max())

@@ -1,8 +1,8 @@
-"""The interval that knows about the stopping: every shift that the sequential test has not rejected.
+"""A confidence interval that accounts for sequential stopping: every shift that the sequential test does not reject.
 
-The mean and the t interval at the stop are biased, because the test stops when the mean happens to be large. A shift is
-inside if the same test, with the same looks, applied to the differences minus the shift, would not have been rejected
-by now.
+The mean and the t interval at the stopping time are biased, because the test stops when the mean happens to be large. A
+shift is inside the interval if the same test, with the same looks, applied to the differences minus the shift, would
+not have rejected.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from fairtrial.stats.samples import Array
 from fairtrial.stats.sequential import sign_flip_looks
 
 GRID = 257
-"""Shifts that are tried between the outermost that can matter; each end of the interval is then bisected."""
+"""The number of shifts on the search grid; each end of the interval is then refined by bisection."""
 BISECTIONS = 45
 
 
 def stopped_interval(
     differences: Sequence[float] | Array, *, planned: int, alpha: Fraction, looks: Sequence[int]
 ) -> tuple[float, float]:
-    """The smallest interval that holds every shift that is not rejected. A side without a limit is infinite.
+    """Return the smallest interval that contains every shift that is not rejected. A side without a limit is infinite.
 
-    A shift beyond all differences makes all signs equal: it is rejected as soon as any data can be, and if it is not,
-    no data can be rejected yet and nothing is known.
+    A shift beyond all differences makes all signs equal, so it is rejected as soon as any data can be. If it is not
+    rejected, no data can be rejected yet, and the interval is infinite.
     """
     values = np.asarray(differences, dtype=np.float64)
 
@@ -41,7 +41,7 @@ def stopped_interval(
         return -math.inf, math.inf
     shifts = np.linspace(low - margin / GRID, high + margin / GRID, GRID)
     accepted = [index for index, shift in enumerate(shifts) if not is_rejected(float(shift))]
-    if not accepted:  # narrower than the grid: around the value that explains the data best
+    if not accepted:  # narrower than the grid: search around the median
         center = float(np.median(values))
         return (center, center) if is_rejected(center) else _ends(is_rejected, center, center, shifts)
     return _ends(is_rejected, float(shifts[accepted[0]]), float(shifts[accepted[-1]]), shifts)

@@ -1,4 +1,4 @@
-"""Is it faster? Ratios of times with intervals, and one of four words: faster, slower, equivalent, inconclusive."""
+"""Speed comparisons: time ratios with intervals, and a verdict: faster, slower, equivalent or inconclusive."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class SpeedComparison:
-    """Time of `candidate` over that of `control`: above 1 is slower. `equivalence` has the interval at 1 − 2α."""
+    """The ratio of the candidate's time to the control's: above 1 is slower. `equivalence` has the 1 − 2α interval."""
 
     control: str
     candidate: str
@@ -48,7 +48,7 @@ class SpeedComparison:
 
     @property
     def gain(self) -> Estimate:
-        """How many times as fast the candidate is."""
+        """The speedup: how many times as fast the candidate is."""
         ratio = self.ratio
         value, low, high = (None if x is None else 1 / x for x in (ratio.value, ratio.high, ratio.low))
         return Estimate(value, low, high, ratio.level, ratio.method, ratio.n, "×", reason=ratio.reason)
@@ -56,12 +56,12 @@ class SpeedComparison:
     def __str__(self) -> str:
         ratio = self.ratio
         if ratio.value is None or ratio.low is None or ratio.high is None:
-            return f"{self.candidate} against {self.control}: {self.verdict} ({ratio.reason})."
+            return f"{self.candidate} compared with {self.control}: {self.verdict} ({ratio.reason})."
         change, low, high = (100 * (each - 1) for each in (ratio.value, ratio.low, ratio.high))
         within = f" within {100 * self.margin:g} %" if self.verdict is Speed.EQUIVALENT else ""
         return (
-            f"{self.candidate} against {self.control}: {self.verdict}{within}, "
-            f"{change:+.1f} % time [{low:+.1f}, {high:+.1f}]."
+            f"{self.candidate} compared with {self.control}: {self.verdict}{within}, "
+            f"time {change:+.1f} % [{low:+.1f}, {high:+.1f}]."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,9 +74,10 @@ class SpeedComparison:
 def compare_rounds(
     control: Array, candidate: Array, names: tuple[str, str], margin: float, alpha: float, *, spread: float = 0.0
 ) -> SpeedComparison:
-    """Times of blocks in turns, one pair per round: what a round shares, such as a busy neighbour, cancels.
+    """Compare interleaved block times, one pair per round. Noise that a round shares, such as other load, cancels.
 
-    Where the sides were not in turns, `spread` is how much equal processes differ: it is added to what the pairs show.
+    If the two sides were not interleaved, `spread` is the log standard deviation between identical processes; it is
+    added to the noise of the pairs.
     """
     logs = np.log(candidate) - np.log(control)
 
@@ -84,7 +85,10 @@ def compare_rounds(
 
 
 def log_mean(logs: Array, alpha: float, spread: float = 0.0) -> Estimate:
-    """The geometric mean of ratios whose logarithms these are, with Student's interval; `spread`: of processes."""
+    """Return the geometric mean of ratios, given their logarithms, with a Student's t interval.
+
+    `spread` is the standard deviation of the logarithms between identical processes.
+    """
     n, method = len(logs), "t on logarithms of rounds"
     value = float(np.exp(logs.mean())) if n else None
     if value is None or n < 2:
@@ -99,7 +103,7 @@ def log_mean(logs: Array, alpha: float, spread: float = 0.0) -> Estimate:
 def compare_processes(
     control: Array, candidate: Array, names: tuple[str, str], margin: float, alpha: float
 ) -> SpeedComparison:
-    """Mean times of several processes each, at different times: what differs between processes is in the interval."""
+    """Compare mean times of several processes per side; the interval includes the variation between processes."""
     parts = welch_parts(np.log(control), np.log(candidate))
     mean, error, freedom = (float(part) for part in parts)
     method, n = "Welch t on logarithms of processes", min(len(control), len(candidate))
@@ -115,7 +119,7 @@ def compare_processes(
 def compare_sessions(
     control: Times, candidate: Times, names: tuple[str, str], margin: float, alpha: float
 ) -> SpeedComparison:
-    """Two measurements at different times, each with its own effective number of steps."""
+    """Compare two separate measurements, each with its own effective number of steps."""
     return _judged(lambda own: _ratio_of_means(control, candidate, own), names, margin, alpha)
 
 
@@ -144,7 +148,7 @@ def _judged(ratio: Callable[[float], Estimate], names: tuple[str, str], margin: 
 
 
 def _verdict(ratio: Estimate, narrower: Estimate, margin: float) -> Speed:
-    """The rule of all verdicts, on logarithms: a slowdown that is surely within the margin is none that matters."""
+    """Apply the common verdict rule to log ratios, with log(1 + margin) as the SESOI."""
     return WORDS[decide(_gain(ratio), _gain(narrower), math.log1p(margin)).verdict]
 
 

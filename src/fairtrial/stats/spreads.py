@@ -1,7 +1,7 @@
-"""The noise that differences between several arms are judged by, and the limits that hold for all of them at once.
+"""Noise estimates and simultaneous limits for differences between several arms.
 
-All functions work along the last axes, for one study or for thousands of simulated ones: a benchmark and a verdict
-use the same code.
+All functions work along the last axes, for one study or for thousands of simulated ones, so that benchmarks and
+verdicts use the same code.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from fairtrial.stats.samples import Array
 IndexPair = tuple[int, int]
 AUTO, MAX_SPREAD, TUKEY, HOLM, BH = "auto", "max-spread", "tukey", "holm", "bh"
 ENOUGH_FOR_HOLM = 12
-"""Seeds from which on each pair has evidence enough of its own: 11 degrees of freedom."""
+"""From this many seeds (11 degrees of freedom), each pair is tested on its own noise."""
 
 
 def settled(adjustment: str, seeds: int) -> str:
-    """What `auto` means for paired t with this many seeds; the number of seeds decides, never the values."""
+    """Resolve `auto` for paired t with this many seeds. The choice never depends on the values."""
     if adjustment != AUTO:
         return adjustment
     return MAX_SPREAD if seeds < ENOUGH_FOR_HOLM else HOLM
 
 
 def residual_variance(layout: Array) -> tuple[Array, int]:
-    """Mean square of what arms and seeds do not explain, and its degrees of freedom; layout is (…, arms, seeds)."""
+    """Return the residual mean square of a two-way layout (…, arms, seeds), and its degrees of freedom."""
     arms, seeds = layout.shape[-2:]
     left = (
         layout
@@ -45,9 +45,9 @@ def residual_variance(layout: Array) -> tuple[Array, int]:
 
 
 def incomplete_residual(layout: Array) -> tuple[float, int] | None:
-    """The same for one layout in which cells may be NaN, by least squares; None where nothing is left to judge by."""
+    """Return the same for one layout with NaN cells, by least squares; None without residual degrees of freedom."""
     known = np.isfinite(layout)
-    layout = layout[:, known.sum(axis=0) >= 2]  # a seed that one arm alone has says nothing about differences
+    layout = layout[:, known.sum(axis=0) >= 2]  # a seed with only one arm has no differences
     known = np.isfinite(layout)
     arms, seeds = layout.shape
     if known.all() and arms > 1 and seeds > 1:
@@ -64,7 +64,7 @@ def incomplete_residual(layout: Array) -> tuple[float, int] | None:
 
 
 def pair_differences(layout: Array, pairs: Sequence[IndexPair]) -> tuple[Array, Array]:
-    """Mean and variance of second − first for each pair of arms of (…, arms, seeds): both (…, pairs)."""
+    """Return mean and variance of second − first, each (…, pairs), for pairs of arms of a layout (…, arms, seeds)."""
     means = np.empty((*layout.shape[:-2], len(pairs)))
     variances = np.empty_like(means)
     for place, (first, second) in enumerate(pairs):
@@ -77,15 +77,16 @@ def pair_differences(layout: Array, pairs: Sequence[IndexPair]) -> tuple[Array, 
 def largest_spreads(
     own: Array, residual: Array, pairs: Sequence[IndexPair], weights: Array | None = None
 ) -> tuple[Array, Array]:
-    """Variances of one difference that each pair is judged by: the largest of three, and the least that must count.
+    """Return, for each pair, the variances of a difference to test with: the largest of three, and a lower bound.
 
-    `own` is the variance of each pair's differences, (…, pairs); `residual` is `residual_variance` of the layout.
-    The three: that of the layout, that pooled over all pairs compared, and the pair's own. Among all pairs one noisy
-    arm has many chances to look quiet in one of its pairs, so a pair's own variance is averaged with the one pooled
-    over the pairs of its noisier arm. Against a control this changes nothing: a candidate has one pair.
+    `own` is the variance of each pair's differences, (…, pairs); `residual` is `residual_variance` of the layout. The
+    three variances are that of the layout, that pooled over all compared pairs, and the pair's own. In many pairs, a
+    noisy arm can look quiet in one of them by chance, so a pair's own variance is averaged with the variance pooled
+    over the pairs of its noisier arm. In comparisons with a control this has no effect on a candidate, which has only
+    one pair.
 
-    The second result, the larger of the pair's own and its noisier arm's, may rest on the runs of a single arm. It
-    is for a limit with as few degrees of freedom as one pair has.
+    The second result, the larger of the pair's own variance and that of its noisier arm, may depend on the runs of a
+    single arm. It is therefore used with a limit that has only the degrees of freedom of one pair.
     """
     weights = np.ones(len(pairs)) if weights is None else weights
     by_arm: dict[int, list[int]] = {}
@@ -107,16 +108,16 @@ def student_limit(tail: float, freedom: float) -> float:
 
 
 def shared_tail(tail: float, pairs: int) -> float:
-    """One arm's noise can make one pair err on the upper side and another on the lower: both share the tail."""
+    """Split the tail in two: the noise of one arm can make one pair err on the upper side and another on the lower."""
     return tail / min(pairs, 2)
 
 
 @dataclass(frozen=True)
 class FamilyLimit:
-    """How many standard errors of a difference equal arms come to lie apart, over all pairs that are compared.
+    """A simultaneous limit, in standard errors of a difference, for all pairs that are compared.
 
-    Tukey's limit holds for all pairs of the layout, Bonferroni's for those that are compared: `narrower` takes the
-    smaller of the two, which depends on their numbers and never on the data.
+    Tukey's limit covers all pairs of the layout, Bonferroni's only the pairs that are compared. `narrower` uses the
+    smaller of the two, which depends on the numbers of arms and pairs and never on the data.
     """
 
     arms: int
@@ -125,14 +126,14 @@ class FamilyLimit:
     narrower: bool
 
     def reach(self, tail: float) -> float:
-        """Each side errs with a probability of `tail` at most, over the whole family."""
+        """Return the limit at which each side has an error rate of at most `tail` over the whole family."""
         return _reach(self, tail)
 
     def bonferroni(self, tail: float) -> float:
         return student_limit(tail / self.pairs, self.freedom)
 
     def p(self, distance: float) -> float:
-        """Two-sided, for a difference of so many standard errors."""
+        """Return the two-sided p-value of a difference of `distance` standard errors."""
         tukey = range_p(math.sqrt(2) * distance, self.arms, self.freedom)
         single = 2 * float(special.stdtr(self.freedom, -distance))
         return min(tukey, 1.0, self.pairs * single) if self.narrower else tukey
@@ -140,8 +141,8 @@ class FamilyLimit:
 
 @lru_cache(maxsize=1024)
 def _reach(limit: FamilyLimit, tail: float) -> float:
-    """The same for every pair of a family, and slow: Tukey's distribution is an integral over an integral."""
-    if limit.narrower and 2 * limit.pairs < limit.arms * (limit.arms - 1):  # of all pairs, Tukey's is the narrower
+    """Cached, because it is the same for every pair of a family and slow: Tukey's distribution is a double integral."""
+    if limit.narrower and 2 * limit.pairs < limit.arms * (limit.arms - 1):  # for all pairs, Tukey's is narrower
         bonferroni = limit.bonferroni(tail)
         if range_p(math.sqrt(2) * bonferroni, limit.arms, limit.freedom) >= 2 * tail:
             return bonferroni
@@ -150,9 +151,9 @@ def _reach(limit: FamilyLimit, tail: float) -> float:
 
 @dataclass(frozen=True)
 class JointNoise:
-    """What one difference of a family is judged by: `limit` on the variance `largest`, over `n` pairs of runs.
+    """The noise of one difference of a family: `limit` applies to the variance `largest`, over `n` pairs of runs.
 
-    `least` is the variance that Student's limit with n − 1 degrees of freedom must hold for as well; None: it need not.
+    If `least` is not None, Student's limit with n − 1 degrees of freedom must also hold for that variance.
     """
 
     limit: FamilyLimit
@@ -169,11 +170,11 @@ class JointNoise:
         return math.sqrt((self.least or 0.0) / self.n)
 
     def reach(self, tail: float) -> float:
-        """Half the width of an interval that holds for the whole family, at `tail` on each side."""
+        """Return the half-width of a simultaneous interval with error rate `tail` on each side."""
         return max(self.limit.reach(tail) * self.error, student_limit(tail, self.n - 1) * self._least_error)
 
     def equivalence_reach(self, tail: float) -> float:
-        """The same for two one-sided tests: Bonferroni's share of the tail on each side."""
+        """Return the half-width for two one-sided tests, with Bonferroni's share of the tail on each side."""
         own = student_limit(shared_tail(tail, self.limit.pairs), self.n - 1)
         return max(self.limit.bonferroni(tail) * self.error, own * self._least_error)
 

@@ -1,10 +1,11 @@
-"""The stratified bootstrap over runs × tasks, as rliable has it: for comparison with published intervals.
+"""rliable's stratified bootstrap over runs × tasks, for comparison with published intervals.
 
-Runs are resampled within each task, as if the scores of one run on different tasks were independent. Where they are
-not, its intervals are far too narrow: verdicts by it were false in 19 to 57 % of null studies whose runs shared a tenth
-to six tenths of their variance across tasks. A verdict never rests on it.
+Runs are resampled within each task, as if the scores of one run on different tasks were independent. If they are not,
+the intervals are far too narrow: the false-positive rate was 19 to 57 % in null studies whose runs shared 10 to 60 % of
+their variance across tasks. No verdict uses it.
 
-A resample of n runs varies less than n fresh runs would, by √((n − 1)/n): deviations are scaled up by the inverse.
+A resample of n runs varies less than n new runs, by a factor of √((n − 1)/n), so deviations are scaled up by the
+inverse.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from fairtrial.stats.task_statistics import Statistic
 RESAMPLES = 50_000
 BOOTSTRAP = "stratified bootstrap"
 BLOCK = 1 << 18
-"""Numbers resampled at once: a block stays in the processor's cache."""
+"""The number of values resampled at once, small enough for the CPU cache."""
 
 Rows = np.ndarray[tuple[int, ...], np.dtype[np.unsignedinteger[Any]]]
 
 
 def infer_one(table: Array, function: Statistic, resamples: int, rng: np.random.Generator) -> Inference | None:
-    """About the aggregate of one arm; None where no resample moves it."""
+    """Infer the aggregate of one arm; None if no resample changes it."""
     draws = [function(table[rows, np.arange(table.shape[1])]) for rows in resampled_rows(table.shape, resamples, rng)]
     return from_draws(
         float(function(table)), np.concatenate(draws), widening_of(len(table)), float(np.abs(table).max())
@@ -37,7 +38,7 @@ def infer_one(table: Array, function: Statistic, resamples: int, rng: np.random.
 
 
 def infer_difference(arms: Arms, function: Statistic, resamples: int, seed: int) -> Inference | None:
-    """About candidate − control of tables in canonical order; pairs are resampled together."""
+    """Infer candidate − control from tables in canonical order; pairs are resampled together."""
     rng = arms.stream(seed)
     first, second = arms.first, arms.second
     columns = np.arange(first.shape[1])
@@ -54,7 +55,7 @@ def infer_difference(arms: Arms, function: Statistic, resamples: int, seed: int)
 
 
 def from_draws(value: float, draws: Array, widening: float, scale: float) -> Inference | None:
-    """Limits from resampled values whose deviations are scaled up; None where they do not vary."""
+    """Build an inference from resampled values, with deviations scaled up; None if they do not vary."""
     if is_still(draws, scale):
         return None
     ordered = np.sort(value + widening * (draws - value))
@@ -81,7 +82,7 @@ def generator_of(seed: Seed) -> np.random.Generator:
 
 
 def resampled_rows(shape: tuple[int, ...], resamples: int, rng: np.random.Generator) -> Iterator[Rows]:
-    """Blocks of row numbers, drawn anew for each task."""
+    """Yield blocks of row indices, drawn independently for each task."""
     runs, tasks = shape
     block = max(1, BLOCK // (runs * tasks))
     kind = np.uint8 if runs <= 256 else np.uint16
@@ -90,14 +91,15 @@ def resampled_rows(shape: tuple[int, ...], resamples: int, rng: np.random.Genera
 
 
 def multiplicities(runs: int, tasks: int, resamples: int, rng: np.random.Generator) -> Array:
-    """How often each run occurs in each resample of each task: all that a resample is."""
+    """Return how often each run occurs in each resample of each task."""
     return rng.multinomial(runs, [1 / runs] * runs, size=(resamples, tasks)).astype(np.float64)
 
 
 def share_luck(table: Array) -> bool:
-    """Whether runs that do well on one task do well on the others, more than chance would have it.
+    """Return whether the scores of a run are significantly correlated across tasks.
 
-    Standardized within each task, the means of independent runs have a variance of one over the number of tasks.
+    If scores are standardized within each task and independent, the run means have a variance of 1 over the number of
+    tasks.
     """
     runs = len(table)
     spread = table.std(axis=0, ddof=1)

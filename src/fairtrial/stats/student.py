@@ -1,4 +1,4 @@
-"""Student's t on paired differences, and Welch's for independent arms: the default, calibrated at few seeds."""
+"""Student's t for paired differences and Welch's t for independent arms: the default, calibrated with few seeds."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fairtrial.stats.samples import Arms, Array
 
 
 def paired_parts(differences: Array) -> tuple[Array, Array, int]:
-    """Mean, standard error and degrees of freedom along the last axis, for one study or a million simulated ones."""
+    """Return mean, standard error and degrees of freedom along the last axis, for one or many (simulated) studies."""
     n = differences.shape[-1]
     return differences.mean(axis=-1), differences.std(axis=-1, ddof=1) / np.sqrt(n), n - 1
 
 
 def welch_parts(first: Array, second: Array) -> tuple[Array, Array, Array]:
-    """The same for second − first of independent arms whose variances may differ."""
+    """Return the same for second − first of independent arms whose variances may differ."""
     shares = [sample.var(axis=-1, ddof=1) / sample.shape[-1] for sample in (first, second)]
     total = shares[0] + shares[1]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -30,7 +30,7 @@ def welch_parts(first: Array, second: Array) -> tuple[Array, Array, Array]:
 
 
 def infer_t(arms: Arms) -> Inference:
-    """Paired t, or Welch's."""
+    """Infer by the paired t test, or by Welch's for unpaired arms."""
     if arms.paired:
         mean, error, freedom = paired_parts(arms.differences)
         return from_t("paired t", float(mean), float(error), freedom)
@@ -62,13 +62,13 @@ def from_t(method: str, mean: float, error: float, freedom: float) -> Inference:
 
 
 def noncentral_cdf(freedom: float, shift: float, statistic: float) -> float:
-    """P(t ≤ statistic) of the noncentral t. SciPy's series now and then gives up; the integral behind it does not."""
+    """Return P(t ≤ statistic) of the noncentral t. SciPy's series sometimes returns NaN; then integrate numerically."""
     share = float(special.nctdtr(freedom, shift, statistic))
     return _integrated_cdf(freedom, shift, statistic) if math.isnan(share) else share
 
 
 def _integrated_cdf(freedom: float, shift: float, statistic: float) -> float:
-    """The normal probability averaged over the distribution of the scale estimate."""
+    """Average the normal probability over the distribution of the scale estimate."""
     from scipy import integrate
 
     half = freedom / 2

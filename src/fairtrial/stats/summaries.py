@@ -1,7 +1,7 @@
-"""One number per run: rules that turn a series into what is compared.
+"""Summary rules, which turn the series of a run into the one number that is compared.
 
-A window is the same steps for every run. A run that does not cover it, or is not finite in it, has no number, and
-the reason is kept: it is listed and counted, never silently shortened.
+A window covers the same steps in every run. A run that does not cover the window, or is not finite in it, has no number
+and keeps a reason. Such runs are listed and counted; the window is never silently shortened for them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fairtrial.core.plugin_registry import SUMMARIES, load_plugin, plugin_names
 from fairtrial.stats.samples import Array
 
 Curve = tuple[Array, Array]
-"""Steps in rising order, and the value at each."""
+"""Steps in ascending order, and the value at each step."""
 Window = tuple[float, float]
 
 ENDS = ("first", "last")
@@ -27,10 +27,10 @@ ENDS = ("first", "last")
 
 @dataclass(frozen=True)
 class SummaryType:
-    """A way to turn a run's curve into the one number that is compared, chosen with `--summary.type`.
+    """A way to turn the curve of a run into the one number that is compared, selected with `--summary.type`.
 
-    `number(steps, values, rule, direction)` gets the points in the window in the order of their steps, at least one, or
-    two for a type that is `over_steps`. A number that is not finite means that the run has none.
+    `number(steps, values, rule, direction)` gets the points in the window, in step order: at least one, or at least two
+    for an `over_steps` type. A non-finite result means that the run has no number.
 
         RANGE = SummaryType(
             number=lambda steps, values, rule, direction: float(values.max() - values.min()),
@@ -41,22 +41,22 @@ class SummaryType:
 
     number: Callable[[Array, Array, SummaryRule, str], float]
     label: str
-    """What the number is, with `{metric}` in it: `AUC of {metric}`."""
+    """The name of the number, with a `{metric}` placeholder: `AUC of {metric}`."""
     text: str
-    """What is done with a curve, as in a list: `mean height of the curve`."""
+    """A short description for lists: `mean height of the curve`."""
     over_steps: bool = False
-    """Whether it is about a stretch of steps, as an area is: then all arms are looked at over the same one."""
+    """Whether the number depends on a range of steps, as an area does. All arms then use the same range."""
     uses_direction: bool = False
-    """Whether it asks which way is good, as the best value does."""
+    """Whether `number` uses the direction of the metric, as the best value does."""
     better: str | None = None
-    """Which way is good for the number, where that does not follow from the metric."""
+    """The direction of the number (`min` or `max`), if it does not follow from the metric."""
     depends_on_density: bool = False
-    """Whether the number changes with how often a run was logged."""
+    """Whether the number depends on how often a run logged."""
 
 
 @dataclass(frozen=True)
 class SummaryRule:
-    """How a series becomes a number. `points` is for `last`, `threshold` for `time_to`."""
+    """The rule that turns a series into a number. `points` applies to `last`, `threshold` to `time_to`."""
 
     type: str = "last"
     window: tuple[float, float] | None = None
@@ -70,7 +70,7 @@ class SummaryRule:
         if self.type not in plugin_names(SUMMARIES):
             problems.append(unknown("summary type", self.type, plugin_names(SUMMARIES)))
         if self.window is not None and self.percent is not None:
-            problems.append("a window is given in steps or as a share of them, not both")
+            problems.append("the window must be given in steps or as a share of the steps, not both")
         if self.window is not None and not self.window[0] < self.window[1]:
             problems.append(f"the window must end after it begins, not {self.window[0]:g}:{self.window[1]:g}")
         if self.percent is not None and not 0 < self.percent <= 1:
@@ -80,9 +80,9 @@ class SummaryRule:
         if self.points < 1:
             problems.append(f"points must be at least 1, not {self.points}")
         if (self.type == "time_to") != (self.threshold is not None):
-            problems.append("time_to needs --summary.threshold, and nothing else takes one")
+            problems.append("time_to needs --summary.threshold, and other types do not accept it")
         if self.points > 1 and self.type != "last":
-            problems.append(f"--summary.points is for last, not for {self.type}")
+            problems.append(f"--summary.points applies only to last, not to {self.type}")
         if problems:
             raise InvalidOptions(problems[0], problems=problems[1:])
         return self
@@ -93,12 +93,12 @@ class SummaryRule:
         return kind
 
     def direction(self, of_metric: str) -> str:
-        """Which way is good for the number, given which way is good for the metric: sooner is always better."""
+        """Return the direction of the number, given that of the metric. For `time_to` it is always `min`."""
         return self.kind.better or of_metric
 
     @property
     def depends_on_density(self) -> bool:
-        """Whether the number depends on how often a run was logged, unless every run is looked at equally often."""
+        """Whether the number depends on how often a run logged, so that runs must be compared at shared steps."""
         return self.kind.depends_on_density or self.points > 1
 
     @property
@@ -106,7 +106,7 @@ class SummaryRule:
         return f"the mean of the last {self.points} points" if self.points > 1 else self.type
 
     def label(self, metric: str) -> str:
-        """What the number is, in a few words: `AUC of accuracy`."""
+        """Return the name of the number: `AUC of accuracy`."""
         if self.threshold is not None:
             return f"steps until {metric} reaches {self.threshold:g}"
         return self.kind.label.format(metric=metric)
@@ -127,7 +127,7 @@ class SummaryRule:
 
 @dataclass(frozen=True)
 class Summarised:
-    """A run's number, or why it has none. `censored`: the threshold was not reached until `horizon`."""
+    """The number of a run, or the reason why it has none. `censored`: it did not reach the threshold by `horizon`."""
 
     value: float | None
     reason: str | None = None
@@ -136,7 +136,7 @@ class Summarised:
 
     @property
     def is_used(self) -> bool:
-        """Whether the run takes part: with its number, or ranked last because it never reached the threshold."""
+        """Whether the run is used: with its number, or ranked last because it never reached the threshold."""
         return self.value is not None or self.censored
 
     @property
@@ -145,7 +145,7 @@ class Summarised:
 
 
 def tidy(steps: Sequence[float] | Array, values: Sequence[float] | Array) -> Curve:
-    """Points in any order become a curve; a step that occurs twice counts as last written."""
+    """Sort points into a curve. If a step occurs twice, the value written last is kept."""
     s, v = np.asarray(steps, dtype=np.float64), np.asarray(values, dtype=np.float64)
     if len(s) and np.all(np.diff(s) > 0):
         return s, v
@@ -156,16 +156,16 @@ def tidy(steps: Sequence[float] | Array, values: Sequence[float] | Array) -> Cur
 
 
 def usual_gap(steps: Array) -> float:
-    """How far apart a run's logged steps usually are; zero where it logged once."""
+    """Return the median distance between logged steps; zero if there are fewer than two."""
     return float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0
 
 
 def windows_of(arms: Mapping[str, Sequence[Curve]], rule: SummaryRule) -> dict[str, Window | None]:
-    """The absolute steps that the rule looks at in each arm; None: each run to its own end.
+    """Return the window of absolute steps for each arm; None means up to the end of each run.
 
-    Without an explicit window it is the range that more than half of an arm's runs have. Areas, slopes and shares of
-    the steps take what the arms have in common; last and best values each arm's own range. Where runs stop early, each
-    at its own step, areas take what all of them cover, and last values each run's own end.
+    Without an explicit window, it is the range that more than half of an arm's runs have. Areas, slopes and shares of
+    the steps use the range that the arms have in common; last and best values use each arm's own range. If runs stop
+    early at different steps, areas use the range that all of them cover, and last values use the end of each run.
     """
     logged = {name: [steps for steps, _ in curves if len(steps)] for name, curves in arms.items()}
     if rule.window is not None:
@@ -181,7 +181,7 @@ def windows_of(arms: Mapping[str, Sequence[Curve]], rule: SummaryRule) -> dict[s
         return dict.fromkeys(arms)
     first, last = max(window[0] for window in shared), min(window[1] for window in shared)
     if first >= last and len(shared) > 1 and any(window[0] < window[1] for window in shared):
-        raise UserError("the runs have no steps in common", hint="Give --summary.window, or compare last values.")
+        raise UserError("the runs have no steps in common", hint="Pass --summary.window, or compare last values.")
     width = (last - first) * (rule.percent or 1.0)
     from_end = rule.percent_window == "last"
     return dict.fromkeys(arms, (last - width, last) if from_end else (first, first + width))
@@ -193,9 +193,9 @@ def _majority(ranges: Sequence[Window]) -> Window | None:
 
 
 def _logged_part(window: Window, arms: Sequence[Sequence[Array]]) -> Window:
-    """A window that was asked for, without the part of a logging interval that no run has.
+    """Shrink a requested window by up to one logging interval that no run has.
 
-    0:1000 of a training whose thousand steps are counted from 0, or logged from step 1 on, is all of it.
+    For example, 0:1000 covers all of a run whose thousand steps are counted from 0 or logged from step 1.
     """
     last = _edge(window[1], [[(float(s[-1]), usual_gap(s)) for s in arm] for arm in arms])
     first = -_edge(-window[0], [[(-float(s[0]), usual_gap(s)) for s in arm] for arm in arms])
@@ -203,9 +203,10 @@ def _logged_part(window: Window, arms: Sequence[Sequence[Array]]) -> Window:
 
 
 def _edge(asked: float, arms: Sequence[Sequence[tuple[float, float]]]) -> float:
-    """Where the window ends: as asked, or where the runs do, if most of each arm end at most an interval before that.
+    """Return the end of the window: as requested, or that of the runs if most runs of each arm end shortly before it.
 
-    From each arm it takes the end that more than half of its runs have, else one that all of the near ones reach.
+    Shortly means within one logging interval. The end of an arm is the one that more than half of its runs have, else
+    the earliest end of the runs that end shortly before the requested one.
     """
     if all(2 * sum(end >= asked for end, _ in arm) > len(arm) for arm in arms):
         return asked
@@ -220,7 +221,7 @@ def _edge(asked: float, arms: Sequence[Sequence[tuple[float, float]]]) -> float:
 
 
 def _same_end(windows: Mapping[str, Window | None], logged: Mapping[str, Sequence[Array]]) -> dict[str, Window | None]:
-    """Arms whose ends differ by no more than a logging interval were trained as long: all are looked at to one end."""
+    """Use the same end for all arms if their ends differ by no more than a logging interval."""
     ends = [window[1] for window in windows.values() if window is not None]
     gaps = [float(np.median([usual_gap(steps) for steps in each])) for each in logged.values() if each]
     if not ends or max(ends) - min(ends) > max(gaps):
@@ -229,7 +230,7 @@ def _same_end(windows: Mapping[str, Window | None], logged: Mapping[str, Sequenc
 
 
 def summarise(curve: Curve | None, rule: SummaryRule, window: Window | None, direction: str) -> Summarised:
-    """The number of one run; None for the curve of one that logged too little to be compared."""
+    """Return the number of one run. A curve of None means that the run logged too few steps to be compared."""
     if curve is None:
         return Summarised(None, "logged at far fewer steps than the other runs")
     steps, values = curve
@@ -251,7 +252,7 @@ def summarise(curve: Curve | None, rule: SummaryRule, window: Window | None, dir
 
 
 def _inside(steps: Array, values: Array, window: tuple[float, float] | None, *, edges: bool) -> Curve:
-    """The points in the window; areas and slopes also get its edges, interpolated between their neighbours."""
+    """Return the points in the window; with `edges`, also the interpolated values at its ends."""
     if window is None or (steps[0] == window[0] and steps[-1] == window[1]):
         return steps, values
     first, last = np.searchsorted(steps, window[0], "left"), np.searchsorted(steps, window[1], "right")
@@ -298,7 +299,7 @@ def _time_to(
         return Summarised(float(s[np.argmax(reached)]), horizon=horizon)
     if steps[-1] < horizon:
         return Summarised(None, f"too short: ends at step {steps[-1]:g} without reaching the threshold")
-    return Summarised(None, f"did not reach the threshold until step {horizon:g}", censored=True, horizon=horizon)
+    return Summarised(None, f"did not reach the threshold by step {horizon:g}", censored=True, horizon=horizon)
 
 
 def _first_step(steps: Array, values: Array, rule: SummaryRule, direction: str) -> float:
@@ -310,11 +311,11 @@ LAST = SummaryType(_last, "{metric}", "last value")
 BEST = SummaryType(_best, "best {metric}", "best value", uses_direction=True, depends_on_density=True)
 SLOPE = SummaryType(_slope, "slope of {metric}", "slope", over_steps=True)
 TIME_TO = SummaryType(_first_step, "{metric}", "first step", uses_direction=True, better="min", depends_on_density=True)
-"""The one type whose runs can be censored, so `summarise` asks `_time_to` for more than a number."""
+"""The only type whose runs can be censored; `summarise` therefore calls `_time_to` instead of `number`."""
 
 
 def end_slope(curve: Curve, share: float = 0.1) -> float | None:
-    """Change over the last tenth of a run, in units of its whole range: far from zero, it was still moving."""
+    """Return the change over the last tenth of a run relative to its range; far from 0, the run had not converged."""
     steps, values = curve
     finite = np.isfinite(values)
     steps, values = steps[finite], values[finite]
@@ -329,7 +330,7 @@ def end_slope(curve: Curve, share: float = 0.1) -> float | None:
 
 
 def describe(rule: SummaryRule, windows: Mapping[str, Window | None]) -> dict[str, Any]:
-    """The rule and the steps it came to look at, for reports; no window where the arms have different ones."""
+    """Describe the rule and its window for reports; the window is None if the arms have different ones."""
     distinct = set(windows.values())
     window = distinct.pop() if len(distinct) == 1 else None
     shown = replace(rule, window=window) if rule.window is not None and window is not None else rule

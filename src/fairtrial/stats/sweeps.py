@@ -1,7 +1,7 @@
-"""Which value is best, and which others cannot be told apart from it?
+"""Find the best value of a sweep, and the values that are statistically indistinguishable from it.
 
-The winner of fifteen values at three seeds is mostly luck. It comes with the set of values whose gap to it is within
-Tukey's limit of the arms × seeds layout: the true best is among them far more often than not.
+The winner of fifteen values with three seeds each is mostly chance. It is reported with the set of values whose
+distance from it is within Tukey's limit of the arms × seeds layout; this set usually contains the true best.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from fairtrial.stats.samples import Array, is_still
 from fairtrial.stats.student import from_t
 
 Arms = Mapping[str, Array]
-"""One number per seed, the same seeds in every arm; NaN is a run that was lost."""
+"""One number per seed, with the same seeds in every arm; NaN is a lost run."""
 
 
 @dataclass(frozen=True)
 class Spacing:
-    """How far apart arms of one layout must lie to be told apart."""
+    """How far apart the means of two arms of a layout must be to be statistically distinguishable."""
 
     sd: float
     arms: int
@@ -39,13 +39,13 @@ class Spacing:
 
     @cached_property
     def range_p(self) -> float:
-        """How often equal arms would lie as far apart as the best and the worst of these."""
+        """The p-value of the range: the probability that equal arms are as far apart as the best and worst of these."""
         return range_p(self.range * math.sqrt(self.seeds) / self.sd, self.arms, self.freedom)
 
 
 @dataclass(frozen=True)
 class Winner:
-    """The best arm, and those that cannot be told apart from it; None where there is too little to tell by."""
+    """The best arm, and the arms that are statistically indistinguishable from it (`alike`; None if unknown)."""
 
     best: str
     alike: tuple[str, ...] | None
@@ -54,7 +54,7 @@ class Winner:
 
 
 def pick_winner(arms: Arms, *, direction: str, alpha: float) -> Winner | None:
-    """The best arm by its mean. A lost run counts as the worst value seen: an arm must not win by losing runs."""
+    """Return the arm with the best mean. A lost run counts as the worst observed value, so losing runs cannot help."""
     usable = {name: sample for name, sample in arms.items() if np.isfinite(sample).any()}
     if not usable:
         return None
@@ -68,14 +68,14 @@ def pick_winner(arms: Arms, *, direction: str, alpha: float) -> Winner | None:
         return Winner(best, None, None, (Reason.TOO_FEW if few else Reason.NO_VARIATION).value)
     near = _near(scored, best, spacing.limit, direction)
     if any(not np.isfinite(sample).all() for sample in usable.values()):
-        whole = complete_seeds(usable)  # without the lost runs more arms may be too close to tell: they stay in the set
+        whole = complete_seeds(usable)  # without lost runs, more arms may be indistinguishable
         narrow = space(list(whole.values()), alpha)
         near |= _near(whole, best, narrow.limit, direction) if narrow else set(usable)
     return Winner(best, tuple(name for name in usable if name in near), spacing)
 
 
 def space(arms: Sequence[Array], alpha: float) -> Spacing | None:
-    """Tukey's limit for this layout; None where there is no noise to judge by."""
+    """Return Tukey's limit for this layout; None if there is no residual noise."""
     layout = canonical_layout(arms)
     count, seeds = layout.shape
     if seeds < 2 or is_still(_residuals(layout), float(np.abs(layout).max())):
@@ -92,12 +92,12 @@ def _residuals(layout: Array) -> Array:
 
 
 def exact_mean(sample: Array) -> float:
-    """Exact up to the last rounding: the order of the seeds must not decide between equals."""
+    """Return the mean by exact summation, so that the order of the seeds cannot break ties."""
     return math.fsum(sample) / len(sample)
 
 
 def _best(arms: Arms, direction: str) -> str:
-    """The first of those with the best mean."""
+    """Return the arm with the best mean; the first one if several are equal."""
     sign = 1 if direction == "max" else -1
     return max(arms, key=lambda name: sign * exact_mean(arms[name]))
 
@@ -109,7 +109,7 @@ def _near(arms: Arms, best: str, limit: float, direction: str) -> set[str]:
 
 
 def mean_of(sample: Array, alpha: float) -> Estimate:
-    """The mean of one arm by itself, with Student's interval."""
+    """Estimate the mean of one arm with a Student's t interval."""
     values = np.sort(sample[np.isfinite(sample)])
     kept = tuple(values.tolist())
     n = len(values)

@@ -1,7 +1,7 @@
-"""One arm against a fixed value, such as a published loss: the one-sample t, or z where the noise is known.
+"""Compare one arm with a fixed value, such as a published loss: one-sample t, or z if the noise is known.
 
-A target has no noise and no runs of its own, so nothing cancels: skewed noise reaches the interval in full, and a lost
-run of the arm has no counterpart. Both are said.
+A target has no noise and no runs, so nothing cancels: skewed noise affects the interval in full, and a lost run of the
+arm has no counterpart. Cautions report both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fairtrial.stats.student import from_t
 from fairtrial.stats.verdicts import Decision, capped
 
 DOUBT = 0.01
-"""How unlikely the runs' spread must be under the known one for a caution."""
+"""The p-value of the runs' standard deviation, given the known one, below which a caution is shown."""
 ONE_SAMPLE = "one-sample"
 
 
@@ -49,11 +49,11 @@ def compare_to_target(
     failure_value: float | None = None,
     name: str = "candidate",
 ) -> Comparison:
-    """Is the mean of one arm better than a fixed value? One number per run.
+    """Compare the mean of one arm with a fixed value. The sample has one number per run.
 
-    Values that are not finite are runs without a result; with any of them the arm is neither better nor equivalent,
-    unless `failure_value` gives them a number. `known_sd` is the standard deviation of runs where it is known from
-    elsewhere; then z replaces t.
+    Non-finite values are runs without a result. With any of them, the arm is neither better nor equivalent, unless
+    `failure_value` assigns them a number. `known_sd` is the standard deviation of runs if it is known from another
+    source; a z test then replaces the t test.
     """
     config = ComparisonConfig(True, alpha, side, sesoi, "t", direction).check()
     arms = {name: as_sample(sample, name)}
@@ -68,7 +68,7 @@ def compare_arms_to_target(
     known_sd: float | None = None,
     failure_value: float | None = None,
 ) -> list[Comparison]:
-    """Each arm against the target; several arms are a family by Holm. NaN is a lost run."""
+    """Compare each arm with the target. Several arms are adjusted by Holm as a family. NaN is a lost run."""
     _check(target, known_sd)
     config = replace(config, paired=True)
     alone = {name: _OneArm(name, sample, target, known_sd, failure_value, config) for name, sample in arms.items()}
@@ -96,7 +96,7 @@ def _check(target: float, known_sd: float | None) -> None:
 
 
 def infer_z(method: str, mean: float, error: float) -> Inference:
-    """A mean whose standard error is known."""
+    """Infer a mean whose standard error is known, by a z test."""
 
     def reach(tail: float) -> float:
         return float(-special.ndtri(tail)) * error
@@ -115,7 +115,7 @@ def infer_z(method: str, mean: float, error: float) -> Inference:
 
 
 class _OneArm:
-    """The runs of one arm against the target."""
+    """The comparison of one arm with the target."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class _OneArm:
     def compared(
         self, decision: Decision | None = None, alpha: float | None = None, share: float | None = None
     ) -> Comparison:
-        """With the decision of a family, at the error rates that it was made with; by itself otherwise."""
+        """Return the comparison: with the decision and error rates of a family if given, else tested alone."""
         config, known = self.config, self.inference
         alpha, share = alpha or config.alpha, share or config.alpha
         if decision is None:
@@ -204,7 +204,7 @@ class _OneArm:
         )
 
     def _under_losses(self, decision: Decision) -> Decision:
-        """A target loses no runs: any lost run keeps the arm from being better, equivalent or not worse."""
+        """Apply losses: a target loses no runs, so any lost run rules out better, equivalent and `not_worse`."""
         return decision if not self.target.lost or self.target.failure_value is not None else capped(decision)
 
     def _outlook(self, comparison: Comparison, config: ComparisonConfig) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class _OneArm:
 
 
 def _known_outlook(comparison: Comparison, sd: float, runs: int, config: ComparisonConfig) -> dict[str, Any]:
-    """What so many runs can see where the noise is known, and how many would settle an open question."""
+    """Return the detectable difference and the seeds that an inconclusive comparison needs, for known noise."""
     design = config.design
     reach = float(special.ndtri(1 - design.tail) + special.ndtri(design.power)) * sd
     settled = comparison.verdict is not Verdict.INCONCLUSIVE or comparison.reason not in (

@@ -1,8 +1,8 @@
-"""Which runs were on which tasks: cells of arm × task × seed become tables of runs × tasks.
+"""Arrange cells of arm × task × seed into tables of runs × tasks.
 
-Runs that were on all tasks are the rows of one table. Where tasks have seeds of their own, as in published results
-with five runs per game, each task is a table by itself. The layout is decided by the names of tasks and seeds, never
-by scores. A cell that was never run is not a lost one: its run is left out, and not counted as a loss.
+Runs on all tasks are the rows of one table. If tasks have separate seeds, as in published results with five runs per
+game, each task has its own table. The layout depends only on the names of tasks and seeds, never on scores. A cell that
+was never run is not a lost run: its seed is left out and not counted as a loss.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import numpy as np
 from fairtrial.stats.samples import Array
 
 Cells = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""Arm → task → seed → score; NaN where the run was lost."""
+"""Arm → task → seed → score; NaN is a lost run."""
 BY_CHANCE = 0.1
-"""A share of cells up to which seeds that occur on two tasks may be there by chance."""
+"""The largest share of cells whose seeds recur on another task that is attributed to chance."""
 
 
 @dataclass(frozen=True)
 class TaskGrid:
-    """Groups of tasks that share their runs, and the runs (seeds) of each arm that were on all tasks of a group."""
+    """Groups of tasks that share their runs, and the runs (seeds) of each arm that have all tasks of a group."""
 
     groups: Sequence[Sequence[str]]
     rows: Mapping[str, Sequence[Sequence[str]]]
     cells: Cells
     left_out: Sequence[str] = ()
-    """Tasks that some arm has no run of."""
+    """Tasks without a run in some arm."""
 
     @property
     def tasks(self) -> list[str]:
@@ -37,7 +37,7 @@ class TaskGrid:
 
     @property
     def shared(self) -> bool:
-        """Whether runs were on all tasks."""
+        """Whether all tasks share their runs."""
         return len(self.groups) == 1
 
     def tables(self, arm: str) -> list[Array]:
@@ -48,9 +48,10 @@ class TaskGrid:
         ]
 
     def losses(self, arm: str) -> tuple[int, int]:
-        """Lost and planned: runs, of which one lost task is enough, or cells where seeds differ by task.
+        """Return the numbers of lost and planned runs, or of lost and planned cells if seeds differ by task.
 
-        Runs that no task lost, but that were not on every task, are not counted.
+        A run is lost if any of its tasks is lost. Runs without a lost task that do not have every task are not
+        counted.
         """
         own = self.cells[arm]
         if not self.shared:
@@ -61,7 +62,7 @@ class TaskGrid:
         return len(lost), len(lost | complete)
 
     def incomplete(self, arm: str) -> dict[str, int]:
-        """Seed → on how many tasks it was not run, for runs that are in no table because of that."""
+        """Map each seed that is in no table because of missing tasks to the number of missing tasks."""
         own = self.cells[arm]
         missing: dict[str, int] = {}
         for group in self.groups:
@@ -72,7 +73,7 @@ class TaskGrid:
 
 
 def lay_out(cells: Cells, *, paired: bool) -> TaskGrid:
-    """Groups and rows; paired, the rows of all arms are the same."""
+    """Compute the groups and rows. If `paired`, all arms have the same rows."""
     every = list(next(iter(cells.values())))
     tasks = [task for task in every if all(own[task] for own in cells.values())]
     groups = _groups(cells, tasks, paired)
@@ -98,13 +99,13 @@ def _groups(cells: Cells, tasks: Sequence[str], paired: bool) -> list[list[str]]
 
 
 def _recurring(own: Mapping[str, Mapping[str, float]], tasks: Sequence[str]) -> float:
-    """The share of cells whose seed also occurs on another task."""
+    """Return the share of cells whose seed also occurs on another task."""
     count = Counter(seed for task in tasks for seed in own[task])
     return sum(many for many in count.values() if many > 1) / sum(count.values())
 
 
 def _connected(cells: Cells, tasks: Sequence[str]) -> list[list[str]]:
-    """Tasks that have a seed in common, in some arm, belong together."""
+    """Group tasks that have a seed in common in some arm."""
     groups: list[tuple[list[str], set[tuple[str, str]]]] = []
     for task in tasks:
         names = {(arm, seed) for arm, own in cells.items() for seed in own[task]}

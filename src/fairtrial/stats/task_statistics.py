@@ -1,6 +1,6 @@
-"""One number for runs × tasks: the aggregates, as point values. Each takes (…, runs, tasks) and gives (…).
+"""Aggregate statistics over runs × tasks, as point estimates. Each takes (…, runs, tasks) and returns (…).
 
-Mean, median, IQM and optimality gap are rliable's, to the last digits.
+Mean, median, IQM and optimality gap equal rliable's to the last digits.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from fairtrial.stats.samples import Array
 
 ENOUGH_TASKS = 20
 TRIMMED = {"mean": 0.0, "trimmed": 0.1, "iqm": 0.25}
-"""The share of all scores that is cut off at each end before their mean is taken."""
+"""The share of all scores that is trimmed at each end before averaging."""
 
 Statistic = Callable[[Array], Array]
 
 
 def iqm(scores: Array) -> Array:
-    """Mean of the middle half of all scores."""
+    """Return the interquartile mean: the mean of the middle half of all scores."""
     return _pooled(scores, TRIMMED["iqm"])
 
 
 def trimmed(scores: Array) -> Array:
-    """Mean of all scores but the lowest and the highest tenth."""
+    """Return the mean of all scores except the lowest and highest tenth."""
     return _pooled(scores, TRIMMED["trimmed"])
 
 
@@ -40,19 +40,19 @@ def mean(scores: Array) -> Array:
 
 
 def median(scores: Array) -> Array:
-    """Median over tasks of the mean over runs."""
+    """Return the median over tasks of the mean over runs."""
     return np.asarray(np.median(scores.mean(axis=-2), axis=-1))
 
 
 def olympic(scores: Array) -> Array:
-    """Mean over tasks of each task's mean without its best and its worst run; of two runs none is dropped."""
+    """Return the mean over tasks of each task's mean without its best and worst run; with two runs none is dropped."""
     ordered = np.sort(scores, axis=-2)
     kept = ordered[..., 1:-1, :] if scores.shape[-2] > 2 else ordered
     return mean(kept)
 
 
 def optimality_gap(scores: Array, gamma: float = 1.0) -> Array:
-    """By how much the runs miss γ on average; what lies above it does not make up for what lies below."""
+    """Return the average amount by which scores fall short of γ; scores above γ do not compensate for those below."""
     return np.asarray(gamma - np.minimum(scores, gamma).mean(axis=(-2, -1)))
 
 
@@ -73,10 +73,10 @@ def statistic_named(name: str, gamma: float = 1.0) -> Statistic:
 
 
 def default_statistic(tasks: int) -> str:
-    """The IQM over many tasks, the mean over few, where the middle half rests on a handful of scores."""
+    """Return `iqm` for many tasks and `mean` for few, where the middle half would have only a handful of scores."""
     return "iqm" if tasks >= ENOUGH_TASKS else "mean"
 
 
 def same_tasks(first: Array, second: Array) -> None:
     if first.shape[1] != second.shape[1]:
-        raise UserError(f"the arms were run on {first.shape[1]} and {second.shape[1]} tasks; they must be the same")
+        raise UserError(f"the arms have {first.shape[1]} and {second.shape[1]} tasks; both need the same tasks")

@@ -1,8 +1,8 @@
-"""Candidate against control over many tasks: the difference of their aggregates, judged by run.
+"""Compare a candidate with a control over many tasks: the difference of their aggregates, with runs as the unit.
 
-The delete-one-run jackknife gives one number per run whose mean is the arm's aggregate (`stats/jackknife.py`).
-These numbers are compared like any other runs: paired t or Welch, effect sizes, detectable difference and seeds
-needed all speak of the aggregate that the verdict is about.
+The delete-one-run jackknife gives one number per run whose mean is the arm's aggregate (`stats/jackknife.py`). These
+numbers are compared like those of any other runs. The t test, effect sizes, detectable difference and seeds needed
+therefore all refer to the same aggregate as the verdict.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from fairtrial.stats.verdicts import Decision
 BY_TASK = "jackknife by run within each task"
 SATTERTHWAITE = "Satterthwaite t"
 ENOUGH_FOR_MEDIAN = 10
-"""Below this many runs the middle task is too uncertain for a median over tasks: intervals covered 90 to 98 %."""
+"""With fewer runs, a median over tasks is too uncertain: its 95 % intervals covered 90 to 98 %."""
 PER_RUN = ("mean", "optimality_gap")
-"""Statistics that are means of one number per run: any test of runs applies to them."""
+"""Statistics that are means of one number per run, so that any test on runs applies to them."""
 
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """What is asked of a comparison over tasks. `resamples` is for the stratified bootstrap."""
+    """The settings of a comparison over tasks. `resamples` applies to the stratified bootstrap."""
 
     statistic: str | None = None
     resamples: int = RESAMPLES
@@ -59,9 +59,9 @@ class TaskConfig:
 
 @dataclass(frozen=True)
 class TaskComparison:
-    """A comparison over tasks with the inference that it rests on, which a family needs to adjust its intervals.
+    """A comparison over tasks with its inference, which a family needs to adjust intervals.
 
-    `unit` is what losses count: `runs`, or `cells` (one run on one task) where seeds differ by task.
+    `unit` is the unit of the losses: `runs`, or `cells` (one run on one task) if seeds differ by task.
     """
 
     comparison: Comparison
@@ -80,7 +80,7 @@ def compare_tasks(
     seed: Seed = None,
     losses: Losses | None = None,
 ) -> Comparison:
-    """Candidate against control over the same tasks; see `judge_tasks`."""
+    """Compare a candidate with a control over the same tasks; see `judge_tasks`."""
     return judge_tasks(control, candidate, config, how, names=names, seed=seed, losses=losses).comparison
 
 
@@ -94,10 +94,10 @@ def judge_tasks(
     seed: Seed = None,
     losses: Losses | None = None,
 ) -> TaskComparison:
-    """From one table of runs × tasks per arm, or from several where tasks have runs of their own.
+    """Compare arms given as one table of runs × tasks each, or as several tables if tasks have separate runs.
 
-    A value that is not finite is a lost task, and its run is not whole; quality is judged on whole runs. `losses` are
-    those of all runs of the arms, where the tables hold only some of them.
+    A non-finite value is a lost task, which makes its run incomplete; quality is judged on complete runs. Pass the
+    `losses` of all runs if the tables contain only some of them.
     """
     first: Tables = as_tables(control)
     second: Tables = as_tables(candidate)
@@ -108,8 +108,8 @@ def judge_tasks(
     statistic_named(name)
     if name == "optimality_gap":
         if config.direction == "min":
-            raise UserError("an optimality gap is for scores of which more is better")
-        # From here on the gaps are the scores, and are to be small.
+            raise UserError("an optimality gap needs a metric that is maximized")
+        # From here on the gaps are the scores, and smaller is better.
         config = replace(config, direction="min")
         first, name = as_means(first, name, how.gamma)
         second, _ = as_means(second, "optimality_gap", how.gamma)
@@ -138,7 +138,7 @@ def _refuse_other_shapes(control: Tables, candidate: Tables, *, paired: bool) ->
 
 
 def count_task_losses(control: Tables, candidate: Tables) -> Losses:
-    """A run with any lost task is one lost run. Where tasks have runs of their own, a run is a cell."""
+    """Count lost runs: a run with any lost task is one lost run. If tasks have separate runs, a run is a cell."""
     tables = (control, candidate)
     lost = [sum(int((~np.isfinite(table).all(axis=1)).sum()) for table in each) for each in tables]
     planned = [sum(len(table) for table in each) for each in tables]
@@ -157,7 +157,7 @@ def _whole_runs(control: Tables, candidate: Tables, *, paired: bool) -> tuple[li
 
 
 def _filled(tables: Tables, value: float) -> list[Array]:
-    """A lost task with the number that the person chose for it."""
+    """Replace the values of lost tasks with `value`."""
     return [np.where(np.isfinite(table), table, value) for table in tables]
 
 
@@ -171,7 +171,7 @@ def _scale(tables: Sequence[Array]) -> float:
 
 @dataclass(frozen=True)
 class _OneTable:
-    """Runs that were all on the same tasks: one number per run."""
+    """Comparison of runs that all have the same tasks: one number per run."""
 
     config: ComparisonConfig
     name: str
@@ -211,7 +211,7 @@ class _OneTable:
 
 @dataclass(frozen=True)
 class _DesignByTask(Design):
-    """More runs on every task: the degrees of freedom of all tasks together grow with them."""
+    """A design whose n is the runs per task; the degrees of freedom of all tasks together grow in proportion."""
 
     freedom_per_run: float = 1.0
 
@@ -230,7 +230,7 @@ class _ConfigByTask(ComparisonConfig):
 
 @dataclass(frozen=True)
 class _ByTask:
-    """Tasks with runs of their own: their variances add, with Satterthwaite's degrees of freedom."""
+    """Comparison of tasks with separate runs: variances add, with Satterthwaite's degrees of freedom."""
 
     config: ComparisonConfig
     name: str
@@ -260,7 +260,7 @@ class _ByTask:
         reliability: Reliability,
         names: tuple[str, str],
     ) -> Comparison:
-        """A run is on one task only, so there are no effect sizes by run; the outlook is that of the difference."""
+        """Build the comparison. A run has only one task, so there are no effect sizes by run."""
         config, known = self.config, judged.inference
         runs = [min(len(table) for table in tables) for tables in (control, candidate)]
         values = [
@@ -321,7 +321,7 @@ def _few_or_lost(runs: Sequence[int], reliability: Reliability, names: tuple[str
 
 
 def _outlook_by_task(comparison: Comparison, known: Inference, config: ComparisonConfig) -> dict[str, Any]:
-    """From the standard error of the difference and its own degrees of freedom."""
+    """Compute the outlook from the standard error of the difference and its degrees of freedom."""
     runs = min(comparison.n_control, comparison.n_candidate)
     error, freedom = known.detail["standard_error"], known.detail["df"]
     sd = error * math.sqrt(runs if config.paired else runs / 2)
@@ -332,7 +332,7 @@ def _outlook_by_task(comparison: Comparison, known: Inference, config: Compariso
 def stratified_difference(
     control: Array | Tables, candidate: Array | Tables, config: ComparisonConfig, how: TaskConfig, seed: Seed = None
 ) -> Estimate:
-    """What rliable's stratified bootstrap says about the same difference, for comparison with published intervals."""
+    """Estimate the same difference by rliable's stratified bootstrap, for comparison with published intervals."""
     kept = _whole_runs(as_tables(control), as_tables(candidate), paired=config.paired)
     if any(len({len(table) for table in tables}) > 1 for tables in kept):
         raise UserError("the stratified bootstrap needs the same number of runs on every task")

@@ -1,4 +1,4 @@
-"""Times to a threshold, some of which never came: what can be said without pretending that they did."""
+"""Compare times to a threshold when some runs never reached it (censored times)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fairtrial.stats.samples import Arms, Array, canonical
 from fairtrial.stats.verdicts import Decision, conclude
 
 MOST_WORK = 100_000_000
-"""Additions up to which all deals are counted (about 59 runs per arm); beyond, a part of them is drawn."""
+"""The largest number of additions for exact counting (about 59 runs per arm); above it, rearrangements are sampled."""
 DEALS = 99_999
 DEALS_AT_ONCE = 5_000_000
-"""Random numbers that are held at once while deals are drawn."""
+"""The maximum number of random numbers in memory while rearrangements are sampled."""
 
 
 def compare_times(
@@ -30,18 +30,18 @@ def compare_times(
     names: tuple[str, str],
     threshold: float | None = None,
 ) -> Comparison:
-    """Mann–Whitney with runs that never reached the threshold (infinite) tied last. Sooner is better.
+    """Compare times by Mann–Whitney, with runs that never reached the threshold (infinite) tied last. Sooner is better.
 
-    The difference shown is that of restricted means, up to the common horizon, candidate − control: negative where
-    the candidate needs fewer steps. It has no interval. A few runs that never arrive can turn it against the ranks;
-    then neither arm is called better.
+    The reported effect is the difference of restricted means up to the common horizon, candidate − control: negative
+    if the candidate needs fewer steps. It has no interval. A few censored runs can make its sign contradict the ranks;
+    the verdict is then inconclusive.
     """
     if config.method not in ("t", "mann-whitney"):
         raise UserError(
-            f"method '{config.method}' needs every run to have reached the threshold, and some have not",
-            hint="Leave --method out: runs that never arrived are ranked last.",
+            f"method '{config.method}' needs every run to reach the threshold, but some runs did not",
+            hint="Omit --method: the default ranks runs that never reached the threshold last.",
         )
-    # A run that arrives after the shortest run has ended arrives too late for a fair comparison.
+    # Censor at the horizon: shorter runs had no chance to reach the threshold after it.
     control, candidate = (
         np.sort(np.where(np.isnan(sample) | (sample > horizon), math.inf, sample)) for sample in (control, candidate)
     )
@@ -107,7 +107,7 @@ def compare_times(
 
 
 def _decide(significant: bool, sooner: bool, gap: float) -> Decision:
-    """By ranks, unless the restricted means say the opposite."""
+    """Decide by ranks; inconclusive if the restricted means have the opposite sign."""
     decision = conclude(significant, sooner, None, None)
     if significant and (gap > 0 if sooner else gap < 0):
         return Decision(Verdict.INCONCLUSIVE, False, None, None, Reason.DISAGREE.value)
@@ -116,7 +116,7 @@ def _decide(significant: bool, sooner: bool, gap: float) -> Decision:
 
 @dataclass(frozen=True)
 class RankTest:
-    """Chances of ranks as far apart as these when the arms do not differ: the candidate sooner, later, either way."""
+    """P-values of a rank test, for the alternatives that the candidate is sooner, later, or either."""
 
     sooner: float
     later: float
@@ -128,18 +128,18 @@ class RankTest:
 
 
 def rank_test(control: Array, candidate: Array) -> RankTest:
-    """The rank-sum test on mid-ranks: infinite values are one tie. Only the order of the values matters."""
+    """Return the rank-sum test on mid-ranks. Infinite values are one tie; only the order of the values matters."""
     from scipy import stats
 
     doubled = np.rint(2 * stats.rankdata(np.concatenate([control, candidate])))  # mid-ranks as whole numbers
     arms = canonical(doubled[: len(control)], doubled[len(control) :], paired=False)
     low, high, exact = _tails(arms)
-    # The first arm has low ranks where it is sooner; `swapped` says that it is the candidate.
+    # Low ranks of the first arm mean that it is sooner; if `swapped`, the first arm is the candidate.
     return RankTest(low, high, exact) if arms.swapped else RankTest(high, low, exact)
 
 
 def _tails(arms: Arms) -> tuple[float, float, bool]:
-    """The chances that a random deal gives the first, smaller arm a rank sum at most, and at least, the one seen."""
+    """Return the probabilities that the first (smaller) arm's rank sum is at most, and at least, the observed one."""
     ranks = np.concatenate([arms.first, arms.second]).astype(np.int64)
     n, seen = len(arms.first), int(arms.first.sum())
     largest = int(np.sort(ranks)[-n:].sum())
@@ -152,7 +152,7 @@ def _tails(arms: Arms) -> tuple[float, float, bool]:
 
 
 def _rank_sum_counts(ranks: np.ndarray[tuple[int], np.dtype[np.int64]], n: int, largest: int) -> Array:
-    """In how many ways n of these ranks have each sum: run by run, ties or not."""
+    """Count the subsets of n ranks with each sum, by dynamic programming; ties are allowed."""
     ways = np.zeros((n + 1, largest + 1))
     ways[0, 0] = 1.0
     for count, rank in enumerate(np.sort(ranks).tolist(), start=1):
@@ -162,7 +162,7 @@ def _rank_sum_counts(ranks: np.ndarray[tuple[int], np.dtype[np.int64]], n: int, 
 
 
 def _drawn_sums(ranks: np.ndarray[tuple[int], np.dtype[np.int64]], n: int, rng: np.random.Generator) -> Array:
-    """Rank sums of random deals, with a stream that only the ranks decide."""
+    """Return rank sums of random rearrangements. The random stream depends only on the ranks."""
     rows = max(1, DEALS_AT_ONCE // len(ranks))
     sums = []
     for begin in range(0, DEALS, rows):

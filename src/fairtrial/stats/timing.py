@@ -1,8 +1,8 @@
-"""Times of steps that follow one another: a slow one is seldom alone, so a thousand steps say less than they seem to.
+"""Statistics of consecutive step times, which are autocorrelated: slow steps tend to come in groups.
 
-The mean's interval counts an effective number of steps, from the lag-one autocorrelation corrected for its bias at few
-steps, with Student's quantile. Quantiles have order-statistic intervals on that number. Below ten effective steps
-nothing is said.
+The interval of the mean uses an effective number of steps, computed from the bias-corrected lag-one autocorrelation,
+and Student's quantile. Quantiles have order-statistic intervals based on the same number. With fewer than ten effective
+steps there is no interval.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fairtrial.core.findings import Estimate
 from fairtrial.stats.samples import Array
 
 LEAST = 10
-"""Effective steps below which there is no interval."""
+"""The minimum number of effective steps for an interval."""
 INSUFFICIENT = "insufficient: fewer than 10 effective steps"
 UNBOUNDED = "too few effective steps for a limit on this side"
 LARGEST = 0.999
@@ -28,7 +28,7 @@ STILL = 1e-9
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of consecutive steps, and what they say about the mean and the quantiles."""
+    """The durations of consecutive steps in seconds, with estimates of their mean and quantiles."""
 
     seconds: Array
 
@@ -42,15 +42,15 @@ class Times:
 
     @cached_property
     def correlation(self) -> float | None:
-        """Of neighbouring steps, corrected for the bias that few steps bring; never below 0, which is cautious."""
+        """The lag-one autocorrelation, corrected for small-sample bias; at least 0, which is conservative."""
         if self.n <= 3:
             return None
-        is_still = self.seconds.std() <= STILL * abs(self.seconds.mean())  # what is left is rounding
+        is_still = self.seconds.std() <= STILL * abs(self.seconds.mean())  # only rounding noise
         return 0.0 if is_still else float(lag_one(self.seconds[None])[0])
 
     @cached_property
     def effective(self) -> float | None:
-        """How many independent steps these are worth; None where there are too few to tell."""
+        """The effective number of independent steps; None if there are too few steps to estimate it."""
         rho = self.correlation
         return None if rho is None else self.n * (1 - rho) / (1 + rho)
 
@@ -68,11 +68,11 @@ class Times:
         return Estimate(value, self._lowest(value, reach, 1, alpha), value + reach, level, method, self.n, "s")
 
     def _lowest(self, value: float, reach: float, steps: int, alpha: float) -> float:
-        """The lower limit of a time, which is never one that cannot be.
+        """Return a lower limit for a time that is never impossibly low.
 
-        Times are skewed, and a symmetric interval may reach below zero. So many steps take at least that often the time
-        of the fastest. Where there are enough steps for the fastest to be a limit by itself (the next one is faster
-        with a probability of 1/(n + 1), at most α/2), it is the limit; where not, it is that of the logarithm.
+        Times are skewed, and a symmetric interval may reach below zero. `steps` steps take at least `steps` times the
+        fastest step. If there are enough steps for the fastest to be a limit by itself (a new step is faster with
+        probability 1/(n + 1), at most α/2), that is the limit; otherwise the limit is computed on the log scale.
         """
         possible = steps * float(self.seconds.min())
         if value - reach >= possible:
@@ -81,7 +81,7 @@ class Times:
         return possible if enough else min(possible, value * math.exp(-reach / value) if value > 0 else 0.0)
 
     def rate(self, per_step: float, unit: str, alpha: float = 0.05) -> Estimate:
-        """How much is done in a second, from the mean time of a step in which `per_step` is done."""
+        """Return the throughput per second, given the amount `per_step` that one step processes."""
         mean = self.mean(alpha)
         value = per_step / mean.value if mean.value else None
         low = None if mean.high is None else per_step / mean.high
@@ -89,7 +89,7 @@ class Times:
         return Estimate(value, low, high, mean.level, mean.method, self.n, unit, reason=mean.reason)
 
     def total(self, steps: int, alpha: float = 0.05) -> Estimate:
-        """What so many further steps will take: the mean is not known exactly, and those steps scatter as well."""
+        """Predict the duration of `steps` more steps. The interval includes their own noise and that of the mean."""
         level, method = 1 - alpha, "prediction, t on effective steps"
         mean = self.mean(alpha)
         if mean.value is None or mean.low is None or self.effective is None or self.correlation is None:
@@ -103,7 +103,7 @@ class Times:
         return Estimate(value, self._lowest(value, reach, steps, alpha), value + reach, level, method, self.n, "s")
 
     def quantile(self, share: float, alpha: float = 0.05) -> Estimate:
-        """A quantile of the steps, between order statistics; a limit that so few steps cannot give is None."""
+        """Return a quantile of the step times with order-statistic limits; a limit is None with too few steps."""
         level, method = 1 - alpha, "order statistics on effective steps"
         value = float(np.quantile(self.seconds, share)) if self.n else None
         if self.effective is None or not self.sufficient:
@@ -115,7 +115,7 @@ class Times:
 
 
 def lag_one(series: Array) -> Array:
-    """Lag-one autocorrelation of each row, corrected by (1 + 3φ)/n, which it falls short on average."""
+    """Return the lag-one autocorrelation of each row, corrected for its average bias of −(1 + 3φ)/n."""
     n = series.shape[-1]
     apart = series - series.mean(-1, keepdims=True)
     total = (apart * apart).sum(-1)
@@ -125,42 +125,42 @@ def lag_one(series: Array) -> Array:
 
 
 def standard_error(series: Array, effective: Array) -> Array:
-    """Of the mean of each row; the spread about a mean of dependent values is corrected for being too small."""
+    """Return the standard error of each row's mean, correcting the variance for its bias under autocorrelation."""
     n = series.shape[-1]
     variance = series.var(-1, ddof=1) * (1 - 1 / n) / (1 - 1 / effective)
     return np.asarray(np.sqrt(variance / effective))
 
 
 def order_limits(effective: float, share: float, alpha: float) -> tuple[float | None, float | None]:
-    """Shares of the sorted steps that bound a quantile; None where even the largest step does not.
+    """Return the positions in the sorted steps (as shares) that bound a quantile; None if no step bounds it.
 
-    Among m independent steps the number below the quantile is binomial. The upper limit exists only if all m are below
-    it with a probability of at most α/2: for p99 at 95 % from m = 368 on.
+    Among m independent steps, the number below the quantile is binomial. The upper limit exists only if all m are
+    below it with a probability of at most α/2: for p99 at 95 %, m must be at least 368.
     """
     m = math.floor(effective)
-    first, last = _count(m, share, alpha / 2), _count(m, share, 1 - alpha / 2) + 1  # ranks, counted from 1
+    first, last = _count(m, share, alpha / 2), _count(m, share, 1 - alpha / 2) + 1  # 1-based ranks
     lower = (first - 1) / (m - 1) if first >= 1 and (1 - share) ** m <= alpha / 2 else None
     upper = min((last - 1) / (m - 1), 1.0) if share**m <= alpha / 2 else None
     return lower, upper
 
 
 def _count(m: int, share: float, probability: float) -> int:
-    """The smallest number of steps below a quantile that is reached with at least this probability."""
+    """Return the `probability` quantile of the binomial number of steps below a quantile."""
     counts = np.arange(m + 1)
     return int(np.searchsorted(special.bdtr(counts, m, share), probability))
 
 
 BATCH = 5
 CHANGED = 0.01
-"""How seldom chance alone makes the halves look as different as where times were still changing."""
+"""The significance level of the test that the two halves differ."""
 
 
 def warm_up(seconds: Sequence[float] | Array) -> int | None:
-    """How many steps to leave out so that the rest is steady; None if the steps never settle.
+    """Return the number of warm-up steps to drop so that the rest is stationary; None if the times never settle.
 
-    Of all beginnings the one is cut whose removal leaves the mean of the rest best known (marginal standard error, on
-    means of five steps). If that would take half of the steps or more, and the halves differ by more than chance
-    explains, the times were still changing.
+    The cut minimizes the marginal standard error of the mean of the remaining steps (MSER, on means of five steps). If
+    the cut would drop half of the steps or more, the two halves are compared: if they differ significantly, the times
+    never settled; otherwise nothing is dropped.
     """
     count = len(seconds) // BATCH
     if count < 4:
@@ -170,7 +170,7 @@ def warm_up(seconds: Sequence[float] | Array) -> int | None:
     sizes = np.arange(1, count + 1)
     sums, squares = np.cumsum(reverse), np.cumsum(reverse**2)
     spread = squares - sums**2 / sizes  # sum of squares about the mean of the last k batches
-    errors = (np.maximum(spread, 0.0) / sizes**2)[::-1][: count // 2 + 1]  # by how many batches are left out
+    errors = (np.maximum(spread, 0.0) / sizes**2)[::-1][: count // 2 + 1]  # by number of dropped batches
     cut = int(np.argmin(errors))
     if cut < count // 2:
         return cut * BATCH

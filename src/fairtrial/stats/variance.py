@@ -1,4 +1,4 @@
-"""How noisy is it, and how many seeds are enough to know the mean?"""
+"""Estimate the noise of a metric over seeds, and how many seeds are enough for a precise mean."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_COUNTS = 60
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """At n seeds: the half-width to expect, in the metric's unit and relative to the mean."""
+    """The expected half-width at n seeds, in the unit of the metric and relative to the mean."""
 
     n: int
     half_width: float
@@ -31,7 +31,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Spread:
-    """The noise of one summary over seeds, and the n whose half-width meets the threshold."""
+    """The noise of one summary over seeds, and the smallest n whose half-width meets the threshold."""
 
     n: int
     mean: float | None
@@ -68,17 +68,17 @@ class Spread:
 
 
 def half_width(sd: float, n: int, alpha: float) -> float:
-    """Of a t interval for a mean."""
+    """Return the half-width of a t interval for a mean."""
     return float(-special.stdtrit(n - 1, alpha / 2)) * sd / math.sqrt(n)
 
 
 def enough_runs(sd: float, reach: float, alpha: float) -> int | None:
-    """The smallest n with a half-width of at most `reach`; None beyond a million."""
+    """Return the smallest n with a half-width of at most `reach`; None beyond a million."""
     return smallest(lambda n: half_width(sd, n, alpha) <= reach) if reach > 0 else None
 
 
 def spread(sample: Array, *, threshold: float, relative: bool = True, level: float = 0.95, rng: Seed = None) -> Spread:
-    """How many runs bring the mean's half-width to `threshold`, as a share of the mean or in its unit."""
+    """Estimate how many runs reduce the half-width of the mean to `threshold` (a share of the mean, or in its unit)."""
     if not threshold > 0:
         raise InvalidOptions(f"the threshold must be positive, not {threshold!r}")
     if not 0.5 < level < 1:
@@ -87,7 +87,7 @@ def spread(sample: Array, *, threshold: float, relative: bool = True, level: flo
     values = np.sort(as_sample(sample, "the sample"))
     if not np.isfinite(values).all():
         raise UserError(
-            "the sample holds values that are not finite", hint="Leave runs without a result out, and say so."
+            "the sample contains values that are not finite", hint="Leave out runs without a result, and report them."
         )
     n = len(values)
     mean = float(values.mean()) if n else None
@@ -98,7 +98,7 @@ def spread(sample: Array, *, threshold: float, relative: bool = True, level: flo
     if is_still(values, float(np.abs(values).max())):
         return _without(spread, Reason.NO_VARIATION.value)
     if relative and half_width(sd, n, alpha) >= abs(mean):
-        return _without(spread, "the mean's interval contains zero, so nothing can be relative to it")
+        return _without(spread, "the mean's interval contains zero, so a relative precision is undefined")
     return _measured(spread, values, mean, sd, alpha, rng)
 
 
@@ -126,7 +126,7 @@ def _measured(spread: Spread, values: Array, mean: float, sd: float, alpha: floa
 def _curve(
     values: Array, mean: float | None, sd: float, alpha: float, n_min: int | None, rng: Seed
 ) -> tuple[CurvePoint, ...]:
-    """Half-widths over n: averages over random subsets while there are runs, then extrapolated."""
+    """Return half-widths by n: averages over random subsets up to the number of runs, extrapolated beyond."""
     generator = rng if isinstance(rng, np.random.Generator) else np.random.default_rng([int(rng or 0), 1])
     n = len(values)
     last = min(max(n, (n_min or n)), 10 * n) + 2
@@ -140,7 +140,7 @@ def _curve(
 
 
 def _counts(last: int, n: int) -> list[int]:
-    """Every n while they are few, then ever wider steps; the number of runs that there are is among them."""
+    """Return the values of n for the curve: all if there are few, else geometrically spaced; `n` is always included."""
     spaced = (
         np.geomspace(2, last, MOST_COUNTS).round().astype(int).tolist() if last > MOST_COUNTS else range(2, last + 1)
     )
@@ -148,6 +148,6 @@ def _counts(last: int, n: int) -> list[int]:
 
 
 def _subset_sd(values: Array, count: int, rng: np.random.Generator) -> float:
-    """The root mean square of the standard deviations of random subsets: run order does not matter."""
+    """Return the root mean square of the standard deviations of random subsets of `count` values."""
     order = np.argpartition(rng.random((SUBSETS, len(values))), count - 1, axis=1)[:, :count]
     return math.sqrt(float(values[order].var(axis=1, ddof=1).mean()))

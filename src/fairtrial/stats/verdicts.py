@@ -1,4 +1,4 @@
-"""The verdict: what two intervals and a smallest effect of interest allow to be said."""
+"""Decide the verdict of a comparison from two confidence intervals and a smallest effect of interest (SESOI)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class Decision:
 
 
 def decide(wide: Interval, narrow: Interval, sesoi: float | None) -> Decision:
-    """From the 1 − α interval and the 1 − 2α interval of the gain (positive is good).
+    """Return the verdict for a gain (positive is good), given its 1 − α interval and its 1 − 2α interval.
 
-    `equivalent` when the narrow one lies inside ± SESOI, else `better` or `worse` when the wide one excludes zero.
+    The verdict is `equivalent` if the 1 − 2α interval lies inside ± SESOI. Otherwise it is `better` or `worse` if the
+    1 − α interval excludes zero, and `inconclusive` if it does not.
     """
     if wide is None:
         return Decision(Verdict.INCONCLUSIVE, None, None, None)
@@ -35,7 +36,7 @@ def decide(wide: Interval, narrow: Interval, sesoi: float | None) -> Decision:
 
 
 def conclude(significant: bool, good: bool, equivalent: bool | None, exceeds: bool | None) -> Decision:
-    """The word for what was found; `good` is the sign of a significant gain."""
+    """Map test results to a verdict. `good` says whether a significant gain is positive."""
     if equivalent:
         return Decision(Verdict.EQUIVALENT, significant, equivalent, exceeds)
     if significant:
@@ -44,7 +45,7 @@ def conclude(significant: bool, good: bool, equivalent: bool | None, exceeds: bo
 
 
 def capped(decision: Decision) -> Decision:
-    """A candidate that loses runs which the control does not lose is neither better, nor equivalent, nor not worse."""
+    """Rule out `better`, `equivalent` and `not_worse` for a candidate that loses more runs than the control."""
     below = replace(decision, equivalent=None if decision.equivalent is None else False, not_worse=False)
     if decision.verdict in (Verdict.BETTER, Verdict.EQUIVALENT):
         return replace(below, verdict=Verdict.INCONCLUSIVE, reason=Reason.ATTRITION.value)

@@ -318,7 +318,7 @@ def test_arms_that_differ_beyond_the_declared_change_are_cautioned(store: Store)
         make(store, "fake", study="b", variant="new", seed=seed, label="new", steps=40, effect=0.2)
     analysis = analyze(control="a:base", candidate="b:new", store=store.root)
     cautions = [c["text"] for c in analysis.comparisons[0].cautions if c["code"] == "undeclared difference"]
-    assert any("training budget" in text and "20 against 40" in text for text in cautions)
+    assert any("training budget" in text and "20 vs. 40" in text for text in cautions)
     assert not any("effect" in text for text in cautions)
 
 
@@ -449,7 +449,7 @@ def test_times_that_never_came_are_ranked_last(tmp_path: Path) -> None:
     assert found.method.startswith("Mann–Whitney")
     assert (found.tests["reached_control"], found.tests["reached_candidate"]) == (5 / 8, 1.0)
     assert found.verdict is Verdict.BETTER and found.effect.low is None and found.detectable is None
-    with pytest.raises(UserError, match="needs every run to have reached"):
+    with pytest.raises(UserError, match="needs every run to reach"):
         analyze(source=tmp_path / "r.csv", question=Question(summary=question.summary, method="bca", unpaired=True))
 
 
