@@ -213,7 +213,7 @@ def _bad_claim(run: Template, draw: random.Random, _outside: Path) -> str:
 def _bad_end(run: Template, draw: random.Random, _outside: Path) -> str:
     end = {**run.claim, "kind": draw.choice(["end", "gone"]), "token": 2, "of": draw.choice([0, 2, 3, 99])}
     run.more[f"{run.name}/.claims/00000002.json"] = json.dumps(end).encode()
-    return "does not come before it"
+    return "does not precede it"
 
 
 def _claim_is_not_json(run: Template, draw: random.Random, _outside: Path) -> str:

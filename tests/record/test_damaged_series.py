@@ -152,9 +152,9 @@ def test_a_file_that_is_cut_off_while_the_run_is_made_is_no_completed_run(store:
         run.log(step, x=step)
     run.save(5, {"w": 1})
     run.paths.metrics.write_bytes(b"")
-    with pytest.raises(StoreError, match="was cut off while the run was being made"):
+    with pytest.raises(StoreError, match="was truncated while the run was in progress"):
         run.save(6, {"w": 2})
-    with pytest.raises(StoreError, match="was cut off while the run was being made"):
+    with pytest.raises(StoreError, match="was truncated while the run was in progress"):
         run.finish(Status.COMPLETED)
     run.close()
     found = store.run("adhoc", "v.seed1072")

@@ -90,10 +90,10 @@ def test_a_claim_of_our_own_is_read() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"token": 3}, "says that it is claim 3"),
+        ({"token": 3}, "contains the number 3"),
         ({"kind": "steal"}, "must be 'claim', 'end' or 'gone'"),
-        ({"kind": "end", "of": 2}, "does not come before it"),
-        ({"kind": "gone", "of": 0}, "does not come before it"),
+        ({"kind": "end", "of": 2}, "does not precede it"),
+        ({"kind": "gone", "of": 0}, "does not precede it"),
         ({"prior": "../../x"}, "must match pattern"),
         ({"lease_s": 1e9}, "less than or equal to"),
         ({"lease_s": float("nan")}, "finite"),

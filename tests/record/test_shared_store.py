@@ -448,7 +448,7 @@ def test_a_run_that_is_being_made_elsewhere_is_seen_as_running(
 
         eventually(lambda: [row["status"] for row in listed()] == ["running"], what="a run that goes on elsewhere")
         refused = cli("runs", "rm", "v.seed1", "--yes", "--store", url)
-        assert refused.code == 1 and "being made by another machine" in refused.err
+        assert refused.code == 1 and "in progress on another machine" in refused.err
     finally:
         process.kill()
         process.communicate()

@@ -137,7 +137,7 @@ class GrowingHash:
     def extent(self) -> Extent:
         """Of all whole lines that are there now, whoever wrote them."""
         if self.is_cut_off():
-            raise StoreError(f"{self.path} was cut off while the run was being made", hint=DAMAGED)
+            raise StoreError(f"{self.path} was truncated while the run was in progress", hint=DAMAGED)
         for _, block in line_blocks(self.path, self._bytes):
             self._add(block)
         return Extent(self._lines, self._bytes, self._hash.hexdigest())
