@@ -167,7 +167,7 @@ def test_a_step_in_an_event_does_not_become_a_path(tmp_path: Path) -> None:
     saved = {"event": "checkpoint_saved", "sha256": "x"}
     rows = [{**row, "step": step} for row in (told, saved) for step in (3, "/../../../victim")]
     paths.events.write_text("".join(json.dumps({"schema": 1, "at": 1.0, **row}) + "\n" for row in rows))
-    with pytest.raises(StoreError, match="with the step"):
+    with pytest.raises(StoreError, match="with invalid step"):
         list_top_checkpoints(paths, "max")
     assert saved_checkpoints(paths) == {3: "x"}
     with pytest.raises(ValueError, match="format code 'd'"):

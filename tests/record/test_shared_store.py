@@ -486,10 +486,10 @@ def test_runs_sync_makes_an_ordinary_store(url: str, cli: Cli, tmp_path: Path) -
     [
         ("s3://no-such-bucket/x", "there is no bucket 'no-such-bucket'"),
         ("s3://Bad_Bucket!/x", "cannot be the name of a bucket"),
-        ("s3://", "is no address of a store"),
+        ("s3://", "is not a valid store URL"),
         ("nonsense://place/x", "there are no stores at nonsense://"),
         ("memory://x", "memory:// cannot be a store"),
-        ("s3://key:secret@bucket/x", "has no user, password"),
+        ("s3://key:secret@bucket/x", "must not contain a user, password"),
         ("http://127.0.0.1:1/x", "there are no stores at http://"),
         ("ftp://127.0.0.1/x", "there are no stores at ftp://"),
     ],
