@@ -171,7 +171,9 @@ def test_a_line_that_is_neither_is_named_and_not_guessed_at(line: str) -> None:
     recorder.close()
     with recorder.paths.metrics.open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(FairtrialError, match=r"line 2 of .* is not a valid metrics line|has a step that exceeds 64 bits"):
+    with pytest.raises(
+        FairtrialError, match=r"line 2 of .* is not a valid metrics line|has a step that exceeds 64 bits"
+    ):
         read_series(recorder.paths)
 
 
