@@ -282,7 +282,7 @@ def test_a_footer_of_an_impossible_length_is_not_read(store: Store, end: bytes) 
     paths = ended(store)
     content = paths.columns.read_bytes()
     paths.columns.write_bytes(content[:-8] + end)
-    with pytest.raises(ValueError, match="not a Parquet file of ours"):
+    with pytest.raises(ValueError, match="not a Parquet file written by Fairtrial"):
         read_header(paths)
 
 

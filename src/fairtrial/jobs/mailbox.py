@@ -78,7 +78,7 @@ class FolderMailbox:
 
     def names(self) -> set[str]:
         try:
-            return {name for name in os.listdir(self.path) if not name.startswith(".")}  # noqa: PTH208 — names alone
+            return {name for name in os.listdir(self.path) if not name.startswith(".")}  # noqa: PTH208 — names only
         except FileNotFoundError:
             return set()
 
@@ -89,7 +89,7 @@ class FolderMailbox:
 def open_mailbox(where: str) -> Mailbox:
     """Open the mailbox at a folder path or an object store URL."""
     if "://" in where:
-        from fairtrial.jobs.mailbox_objects import ObjectStoreMailbox  # brings fsspec
+        from fairtrial.jobs.mailbox_objects import ObjectStoreMailbox  # imports fsspec
 
         return ObjectStoreMailbox(where)
     return FolderMailbox(Path(where))
@@ -191,7 +191,7 @@ class RemoteJob:
         content = self.mailbox.read(name)
         if not content:
             return None
-        from fairtrial.jobs import mailbox_schema as note_schema  # brings pydantic
+        from fairtrial.jobs import mailbox_schema as note_schema  # imports pydantic
 
         with contextlib.suppress(UntrustedDocument):
             document = parse_json(content, where=name)

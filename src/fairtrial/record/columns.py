@@ -299,9 +299,9 @@ def _checked_header(content: bytes, facts: Any) -> dict[str, Any]:
     header = _parsed_header(content)
     points = sum(each[1] for each in header["metrics"])
     if not facts.num_rows == points == sum(count for count, _ in header["groups"]):
-        raise ValueError("the header does not fit the file")
+        raise ValueError("the header does not match the file")
     if facts.num_row_groups != len(header["groups"]):
-        raise ValueError("the header does not fit the file")
+        raise ValueError("the header does not match the file")
     return header
 
 
@@ -342,7 +342,7 @@ def read_header(paths: RunPaths) -> ColumnsHeader | None:
         file.seek(max(0, size - _FOOTER_END_BYTES))
         length, magic = struct.unpack("<I4s", file.read())
         if magic != b"PAR1" or length > min(size - _FOOTER_END_BYTES, LARGEST_DOCUMENT_BYTES):
-            raise ValueError("not a Parquet file of ours")
+            raise ValueError("not a Parquet file written by Fairtrial")
         file.seek(size - _FOOTER_END_BYTES - length)
         footer = file.read(length)
     content, lines_bytes = _footer_value(footer, HEADER), _footer_value(footer, LINES_BYTES)

@@ -42,8 +42,7 @@ from fairtrial.record.remote_state import RemoteState, read_remote_state, write_
 
 POLL_S, LONGEST_POLL_S = 2.0, 60.0
 POLLS = 20
-"""The poll interval is the age of the run divided by this number, so that a long run does not create a million objects.
-"""
+"""The poll interval grows to the age of the run divided by this, so that a long run creates few objects."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
 MOST_BYTES = 4 << 20
 """Maximum size of a segment. Smaller files are uploaded in one batch; larger files are uploaded one by one."""
