@@ -324,7 +324,7 @@ class Tally:
         return [*self.wrong, *self.stopped, *self.crashed, *self.unfound]
 
 
-WORDS = ("damaged", "checksum", "was changed", "is missing", "bytes", "not a study", "not JSON", "recorded hash")
+WORDS = ("damaged", "checksum", "was changed", "is missing", "bytes", "not the plan of", "not JSON", "recorded hash")
 
 
 def campaign(folder: Path, count: int, seed: int = 1, *, launching: int = 0) -> Tally:

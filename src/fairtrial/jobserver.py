@@ -1,6 +1,6 @@
-"""The program that jobs are started with: `python -m fairtrial.jobserver errand PLACE NAME`, for one.
+"""Entry point of job processes, for example `python -m fairtrial.jobserver errand PLACE NAME`.
 
-Task files and jobs that wait in a queue name it, so it keeps its name. Its code is in `jobs/`.
+Task files and queued jobs refer to this module by name, so it must not be renamed. The code is in `jobs/`.
 """
 
 from __future__ import annotations

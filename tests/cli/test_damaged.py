@@ -119,7 +119,7 @@ def test_metadata_of_another_run_are_named_as_such(damaged: RunPaths, cli: Cli) 
     other = RunPaths(damaged.root.with_name("new.seed1072"))
     shutil.copyfile(other.metadata, damaged.metadata)
     rows = {row["run"]: row for row in cli("runs", "list", "--format", "json").json["runs"]}
-    assert rows[BAD]["status"] == "damaged" and f"s/{BAD} holds the run s/new.seed1072" in rows[BAD]["reason"]
+    assert rows[BAD]["status"] == "damaged" and f"s/{BAD} contains the run s/new.seed1072" in rows[BAD]["reason"]
     assert rows["new.seed1072"]["status"] == "completed"
     found = cli("analyze", "s", "--format", "json")
     assert found.code == 0 and found.json["arms"][0]["used"] == 3
@@ -166,7 +166,7 @@ def test_a_damaged_plan_is_one_sentence_and_hides_no_run(damaged: RunPaths, stor
     whole.pop("checksum", None)
     path.write_text(json.dumps({**whole, **plan}))
     refused = cli("analyze", "s")
-    assert refused.code == 1 and "study.json is not a study" in refused.err
+    assert refused.code == 1 and "study.json is not the plan of a study" in refused.err
     watched = cli("runs", "watch", "s", "--once", "--format", "json")
     assert watched.code == 0 and watched.json["counts"] == {"completed": 8} and "study.json" in watched.json["problem"]
 

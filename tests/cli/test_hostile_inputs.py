@@ -268,7 +268,7 @@ def test_a_snapshot_of_another_shape_is_refused_by_its_key(
 ) -> None:
     Path("x.json").write_text(json.dumps(_changed(json.loads(PROFILE.read_text()), path, value)))
     answer = cli(*command)
-    assert answer.code == 1 and "is not a whole snapshot" in answer.err
+    assert answer.code == 1 and "is not a valid snapshot" in answer.err
     assert path.split(".")[0] in answer.err
 
 

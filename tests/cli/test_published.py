@@ -234,7 +234,7 @@ def test_options_for_tables_need_one(cli: Cli) -> None:
     refused = cli("analyze", "demo", "--claims")
     assert refused.code == 2 and "--claims needs --from FILE" in refused.err
     runs = write("variant,seed,accuracy\nbase,1,0.85\nbase,2,0.86\nnew,1,0.9\nnew,2,0.91\n")
-    assert "is for a table with one mean per arm" in cli("analyze", "--from", runs, "--claims").err
+    assert "requires a table with one mean per arm" in cli("analyze", "--from", runs, "--claims").err
     assert cli("analyze", "--from", runs).code == 0
 
 

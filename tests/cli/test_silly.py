@@ -247,7 +247,7 @@ def test_a_damaged_study_is_said_to_be_damaged(cli: Cli, store: Store) -> None:
     cli("launch", "fake", "--seeds", "1", "--steps", "5", "--base-run-name", "s")
     store.paths.study_plan("s").write_text("{")
     refused = cli("launch", "fake", "--seeds", "2", "--steps", "5", "--base-run-name", "s")
-    assert refused.code == 1 and "is not a study" in refused.err
+    assert refused.code == 1 and "is not the plan of a study" in refused.err
 
 
 @pytest.mark.parametrize(

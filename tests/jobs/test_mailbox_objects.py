@@ -32,7 +32,7 @@ def test_launcher_and_job_speak_through_objects_and_wait_for_a_server_that_is_aw
     assert len(impatient.names()) == 3
     with moto.out_of_reach():
         assert len(impatient.names()) == 3, "what was last seen"
-        with pytest.raises(StoreError, match="cannot be kept at"):
+        with pytest.raises(StoreError, match="cannot access the mailbox at"):
             impatient.read("one.errand.json")
 
 

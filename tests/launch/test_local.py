@@ -49,7 +49,7 @@ def test_the_same_variant_with_other_options_is_refused(cli: Cli, store: Store) 
     cli("launch", "fake", *TWO, "--seeds", "1", "--steps", "20")
     refused = cli("launch", "fake", *TWO, "--seeds", "2", "--steps", "30", "--noise", "0.5")
     assert refused.code == 1
-    assert "variant 'a' of study 's' exists with other options: noise 0.02 → 0.5, steps 20 → 30" in refused.err
+    assert "variant 'a' of study 's' exists with different options: noise 0.02 → 0.5, steps 20 → 30" in refused.err
     assert "variant 'b'" in refused.err and "--replace" in refused.err
     assert len(list(store.directories("s"))) == 2
     replaced = cli("launch", "fake", *TWO, "--seeds", "2", "--steps", "30", "--replace")

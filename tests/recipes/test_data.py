@@ -86,5 +86,5 @@ def test_the_data_are_part_of_a_cells_fingerprint(with_data: Store) -> None:
     make(with_data, "classify", model="linear", steps=2)
     paths = with_data.paths.run("s", "v.seed1")
     edit_metadata(paths, data={"name": "mnist1d", "sha256": "0" * 64}, fingerprint="1" * 64)
-    with pytest.raises(FairtrialError, match="exists with other options"):
+    with pytest.raises(FairtrialError, match="already exists with different options"):
         make(with_data, "classify", model="linear", steps=2)

@@ -135,12 +135,12 @@ def _huge_series(run: Template, draw: random.Random, _outside: Path) -> str:
 def _huge_total(run: Template, draw: random.Random, _outside: Path) -> str:
     run.facts["size"] = 4 << 40
     run.put(*(f"checkpoints/step-{step}.pt" for step in range(draw.randint(5, 300))))
-    return "are more than a run may have"
+    return "TB, more than allowed"
 
 
 def _many_files(run: Template, _draw: random.Random, _outside: Path) -> str:
     run.manifest["files"] = dict.fromkeys(map(str, range(100_001)), 0)
-    return "files are more than the 100,000"
+    return "files, more than the allowed 100,000"
 
 
 def _wrong_facts(run: Template, draw: random.Random, _outside: Path) -> str:
@@ -191,12 +191,12 @@ def _other_content(run: Template, draw: random.Random, _outside: Path) -> str:
 
 def _other_claim(run: Template, draw: random.Random, _outside: Path) -> str:
     run.manifest["token"] = draw.randint(2, 99)
-    return "says that it belongs to claim"
+    return "states that it belongs to claim"
 
 
 def _later_blob(run: Template, draw: random.Random, _outside: Path) -> str:
     run.facts["token"] = draw.randint(2, 99)
-    return "belongs to a claim that came later"
+    return "belongs to a later claim"
 
 
 def _bad_claim(run: Template, draw: random.Random, _outside: Path) -> str:
@@ -213,7 +213,7 @@ def _bad_claim(run: Template, draw: random.Random, _outside: Path) -> str:
 def _bad_end(run: Template, draw: random.Random, _outside: Path) -> str:
     end = {**run.claim, "kind": draw.choice(["end", "gone"]), "token": 2, "of": draw.choice([0, 2, 3, 99])}
     run.more[f"{run.name}/.claims/00000002.json"] = json.dumps(end).encode()
-    return "does not come before it"
+    return "does not precede it"
 
 
 def _claim_is_not_json(run: Template, draw: random.Random, _outside: Path) -> str:

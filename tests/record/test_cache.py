@@ -56,10 +56,10 @@ def test_zeroed_labels_are_noticed_and_made_again(
     [
         (lambda e: zero(e / "b.bin"), "b.bin does not have the recorded hash"),
         (lambda e: (e / "inner" / "a.bin").write_bytes(b"a" * 9_999), "a.bin does not have the recorded hash"),
-        (lambda e: (e / "b.bin").unlink(), "lacks b.bin"),
+        (lambda e: (e / "b.bin").unlink(), "does not contain b.bin"),
         (lambda e: (e / "c.bin").write_bytes(b""), "c.bin does not have the recorded hash"),
         (lambda e: zero(e / "manifest.json"), "manifest.json cannot be read"),
-        (lambda e: (e / "manifest.json").write_text("[]"), "does not describe an entry"),
+        (lambda e: (e / "manifest.json").write_text("[]"), "is not a valid manifest"),
         (lambda e: (e / "manifest.json").unlink(), "has no manifest.json"),
         (lambda e: rewrite(e / "manifest.json", sha256="of other values"), "manifest.json does not have the recorded"),
         (lambda e: rewrite(e / "manifest.json", files={"../b.bin": {"size": 1, "sha256": ""}}), "manifest.json does"),
@@ -75,7 +75,7 @@ def test_a_damaged_entry_is_set_aside_and_made_again(store: Store, damage: Any, 
     again = cache.entry("data", KEY, made)
     assert again.folder == entry.folder and dict(again.manifest) == dict(entry.manifest)
     assert (again.folder / "b.bin").read_bytes() == b"b" * 5_000
-    assert [line for line in lines if told in line and "is made again" in line]
+    assert [line for line in lines if told in line and "is created again" in line]
     assert len(list(store.paths.cache.glob("data/*.damaged-*"))) == 1
     lines.clear()
     assert cache.entry("data", KEY, made).manifest == again.manifest and not lines
@@ -100,7 +100,7 @@ def test_what_cannot_be_made_again_is_refused_with_both_reasons(store: Store) ->
         raise ModuleNotFoundError("No module named 'sklearn'")
 
     zero(store.cache.entry("data", KEY, made).folder / "b.bin")
-    with pytest.raises(StoreError, match=r"b.bin does not have .* cannot be made again: No module named 'sklearn'"):
+    with pytest.raises(StoreError, match=r"b.bin does not have .* cannot be created again: No module named 'sklearn'"):
         store.cache.entry("data", KEY, refuse)
     assert store.cache.entry("data", KEY, made).manifest["sha256"] == "of the values"
 
@@ -152,7 +152,7 @@ def test_all_damage_of_a_cache_is_listed(store: Store) -> None:
     (gone / "inner" / "a.bin").unlink()
     found = {damage.path: damage.reason for damage in damaged_entries(store.paths.cache)}
     assert found.keys() == {changed, gone} and whole not in found
-    assert "recorded hash" in found[changed] and "lacks inner/a.bin" in found[gone]
+    assert "recorded hash" in found[changed] and "does not contain inner/a.bin" in found[gone]
     store.cache.entry("data", {"name": "b"}, made)
     kept = [damage for damage in damaged_entries(store.paths.cache) if not damage.remade]
     assert len(kept) == 1 and "set aside" in kept[0].reason
@@ -170,7 +170,7 @@ def test_a_run_is_not_made_with_other_data_than_it_was_planned_with(
     monkeypatch.setattr(digits, "make", lambda: {**whole, "report_y": whole["report_y"] * 0})
     for path in store.paths.cache.glob("data/*/report_y.npy"):
         zero(path)
-    with pytest.raises(Exception, match="was planned with other data"):
+    with pytest.raises(Exception, match="was planned with data"):
         run_cell(job)
     assert make(store, "classify", data="digits", model="linear", steps=3, batch_size=32).status.value == "completed"
 

@@ -55,7 +55,7 @@ def test_only_the_claim_that_is_known_to_be_lost_is_taken_over(store: Store) -> 
     held.fence.check()
     taken = Claim(paths, takeover_token=1)
     assert taken.token == 2
-    with pytest.raises(ClaimLost, match="given to another process"):
+    with pytest.raises(ClaimLost, match="another process took over this run"):
         held.fence.check()
     with pytest.raises(ClaimedElsewhere):
         Claim(paths, takeover_token=1)
@@ -195,7 +195,7 @@ def test_a_program_that_joins_after_its_run_was_given_away_joins_nothing(
     Recorder.attach(paths, 1).close()
     new = begun(store, over=1)
     before = paths.metrics.read_bytes(), paths.events.read_bytes()
-    with pytest.raises(ClaimLost, match="was given to another process"):
+    with pytest.raises(ClaimLost, match="another process took over the run of this program"):
         fairtrial.run(seed=1)
     assert (paths.metrics.read_bytes(), paths.events.read_bytes()) == before
     old.close()

@@ -172,7 +172,7 @@ def test_an_event_of_another_shape_is_named(run: RunPaths, cli: Cli) -> None:
     with run.events.open("ab") as file:
         file.write(b'{"schema":1,"event":"evaluation","at":1.0,"step":"x"}\n')
     shown = cli("runs", "show", "s/v.seed1", "--format", "json")
-    assert shown.code == 3 and "evaluation with step 'x'" in shown.json["damage"][0]
+    assert shown.code == 3 and "evaluation with the invalid step 'x'" in shown.json["damage"][0]
 
 
 # doctor --damage

@@ -136,7 +136,7 @@ def test_a_series_that_reads_differently_is_damage(store: Store) -> None:
     assert verify_series(paths) is None
     hashes = json.loads(paths.metadata.read_bytes())["series_sha256"]
     edit_metadata(paths, series_sha256={**hashes, "train_loss": "0" * 64})
-    assert "train_loss does not have its recorded hash" in str(verify_series(paths))
+    assert "train_loss do not match their recorded hashes" in str(verify_series(paths))
 
 
 def test_metadata_of_earlier_versions_is_still_read(store: Store) -> None:

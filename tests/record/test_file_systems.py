@@ -72,7 +72,7 @@ def test_a_store_without_locks_is_refused_before_the_first_run(
     for command in (("train", "fake", "--steps=3"), ("launch", "fake", "--seeds=2", "--steps=3")):
         answer = shell(*command, env=lacking(locks=False))
         assert answer.code == 1, answer.err
-        assert "its file system has no file locks (flock: No locks available)" in answer.err
+        assert "its file system does not support file locks (flock: No locks available)" in answer.err
         assert "Choose a folder on a local disk" in answer.err and "Traceback" not in answer.err
     assert store.studies() == [] and not list(store.root.glob(".probe*"))
 
@@ -135,7 +135,7 @@ def _failing(code: int) -> Callable[..., Any]:
 
 def test_locks_that_keep_nobody_out_are_noticed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
-    with pytest.raises(StoreError, match="has file locks that keep nobody out"):
+    with pytest.raises(StoreError, match="has file locks that are not exclusive"):
         store.check_writable()
 
 
@@ -154,7 +154,7 @@ def test_a_file_system_that_copies_when_it_should_replace_is_noticed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "replace", shutil.copyfile)
-    with pytest.raises(StoreError, match="does not replace a file in one step"):
+    with pytest.raises(StoreError, match="does not replace files atomically"):
         store.check_writable()
 
 

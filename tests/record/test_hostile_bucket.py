@@ -224,7 +224,7 @@ def test_content_that_is_not_what_the_manifest_says_is_never_put_in_place(
     small.more[f"s/small.seed1/{blob}"] = b"WEIGHTS"
     attack(url, there.root, [large, Hostile(small.name, "", "", small.objects())])
     found = sharing.pull(there, (), mirror.everything)
-    told = "the content of '{}' does not have the size and SHA-256 of its manifest"
+    told = "the content of '{}' does not have the size and SHA-256 listed in the manifest"
     assert found.refused == (
         ("s/large.seed1", told.format("checkpoints/best.pt")),
         ("s/small.seed1", told.format("small.txt")),
@@ -241,8 +241,8 @@ LIMITS = {
     "LARGEST_DOCUMENT_BYTES": ("s/v.seed1", "manifest.json has"),
     "LARGEST_SEGMENT": ("s/v.seed1", "metrics.jsonl/000000000000000 has"),
     "LARGEST_DOCUMENT_BYTES ": ("s/good.seed1", "metadata.json has"),
-    "MOST_FILES": ("s/good.seed1", "files are more than"),
-    "LARGEST_RUN": ("s/good.seed1", "TB are more than a run may have"),
+    "MOST_FILES": ("s/good.seed1", "files, more than"),
+    "LARGEST_RUN": ("s/good.seed1", "TB, more than allowed"),
 }
 
 
@@ -266,7 +266,7 @@ def test_what_is_too_large_is_not_read(url: str, there: Store, tmp_path: Path, m
 PLANS = {
     "a/.plans/00000001.json": (b"[]", "must be a valid dictionary"),
     "b/.plans/00000001.json": (b'{"plan": 5}', "plan: must be"),
-    "c/.plans/00000001.json": (b'{"plan": {"study": "other"}}', "it is the plan of 'other'"),
+    "c/.plans/00000001.json": (b'{"plan": {"study": "other"}}', "it is the plan of the study 'other'"),
     "d/.plans/00000001.json": (b'{"plan": {"seeds": 5}}', "seeds: must be a valid list"),
     "e/study.json": (b'{"variants": []}', "variants: must be a valid dictionary"),
     "f/study.json": (b"not JSON", "is not valid JSON"),
@@ -287,7 +287,7 @@ def test_a_plan_of_another_form_is_refused_and_stops_nothing(url: str, there: St
 def test_a_plan_that_is_too_large_is_not_read(url: str, there: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     put(url, {"s/study.json": b'{"study": "s"}'})
     monkeypatch.setattr(sharing, "LARGEST_DOCUMENT_BYTES", 5)
-    assert sharing.pull(there).refused == (("the plan of s", "it has 14 bytes"),)
+    assert sharing.pull(there).refused == (("the plan of s", "its size of 14 bytes is too large"),)
 
 
 @pytest.mark.usefixtures("there")
@@ -321,7 +321,7 @@ def test_where_capitals_are_not_told_apart_a_run_keeps_its_folder(url: str, ther
     put(url, other.objects())
     there.paths.mirror.with_name(".MIRROR.JSON").write_bytes(there.paths.mirror.read_bytes())
     found = sharing.pull(there)
-    assert [name for name, _ in found.refused] == ["s/GOOD.seed1"] and "capitals" in found.refused[0][1]
+    assert [name for name, _ in found.refused] == ["s/GOOD.seed1"] and "differs only in case" in found.refused[0][1]
 
 
 def test_a_name_that_the_file_system_cannot_use_stops_nothing(url: str, there: Store) -> None:
@@ -343,7 +343,7 @@ def test_files_whose_names_others_would_refuse_stay_here_and_the_run_goes_up(
             (Store.at(url).paths.run("s", "v.seed1").root / name).write_text(name)
         run.log(1, loss=1.0)
     told = capfd.readouterr().err
-    assert "other machines would refuse the names of these files, which stay here: 'a\\\\b.txt', 'fine.txt'" in told
+    assert "files were not uploaded, because other machines would refuse their names: 'a\\\\b.txt', 'fine.txt'" in told
     monkeypatch.setenv("FAIRTRIAL_MIRRORS", str(tmp_path / "there"))
     there = Store.at(url)
     assert sharing.pull(there).refused == () and there.run("s", "v.seed1") is not None

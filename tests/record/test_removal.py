@@ -44,7 +44,7 @@ def test_a_folder_in_the_store_that_is_not_a_run_is_not_removed(cli: Cli, store:
     inside = store.root / "s" / "thesis"
     thesis.rename(inside)
     refused = cli("runs", "rm", "s/*", "--yes")
-    assert refused.code == 1 and "not a run that Fairtrial recorded" in refused.err
+    assert refused.code == 1 and "not a run recorded by Fairtrial" in refused.err
     assert (inside / "chapter" / "text.tex").exists()
     assert len(list(store.root.glob("s/v.seed1/metadata.json"))) == 1, "all or nothing"
 
@@ -110,7 +110,7 @@ def test_removing_while_others_try_to_claim_the_run_never_finds_the_folder_full(
             try:
                 remove_runs(["s/v.seed1"], **({"purge": True} if purge else {}))
             except FairtrialError as error:
-                assert "being written" in error.message or "no run named" in error.message, error
+                assert "in progress" in error.message or "no run named" in error.message, error
     finally:
         over.set()
         for thread in trying:

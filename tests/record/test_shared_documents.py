@@ -58,16 +58,16 @@ def test_a_manifest_of_our_own_is_read() -> None:
         (files("a", size="7"), "must be a valid integer"),
         (files("a", size=True), "must be a valid integer"),
         (files("a", size=(5 << 40) + 1), "less than or equal to"),
-        (files(*map(str, range(9)), size=2 << 40), "20 TB are more than a run may have"),
+        (files(*map(str, range(9)), size=2 << 40), "20 TB, more than allowed"),
         (files("a", sha256="../../x"), "must match pattern"),
         (files("a", token=0), "greater than or equal to 1"),
-        (files("a", token=2), "belongs to a claim that came later"),
-        ({"files": dict.fromkeys(map(str, range(100_001)), 0)}, "100,001 files are more than the 100,000"),
+        (files("a", token=2), "belongs to a later claim"),
+        ({"files": dict.fromkeys(map(str, range(100_001)), 0)}, "100,001 files, more than the allowed 100,000"),
         ({"appended": {"../x": 1}}, "must be 'metrics.jsonl'"),
         ({"appended": {"log.txt": (16 << 30) + 1}}, "less than or equal to"),
         ({"metadata": "nonsense"}, "is not JSON"),
         ({"metadata": "[]"}, "must be the metadata of a run"),
-        ({"token": 2}, "says that it belongs to claim 2"),
+        ({"token": 2}, "states that it belongs to claim 2"),
         ({"schema": 2}, "must be 1"),
     ],
 )
@@ -90,10 +90,10 @@ def test_a_claim_of_our_own_is_read() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"token": 3}, "says that it is claim 3"),
+        ({"token": 3}, "contains the number 3"),
         ({"kind": "steal"}, "must be 'claim', 'end' or 'gone'"),
-        ({"kind": "end", "of": 2}, "does not come before it"),
-        ({"kind": "gone", "of": 0}, "does not come before it"),
+        ({"kind": "end", "of": 2}, "does not precede it"),
+        ({"kind": "gone", "of": 0}, "does not precede it"),
         ({"prior": "../../x"}, "must match pattern"),
         ({"lease_s": 1e9}, "less than or equal to"),
         ({"lease_s": float("nan")}, "finite"),
@@ -167,7 +167,7 @@ def test_a_step_in_an_event_does_not_become_a_path(tmp_path: Path) -> None:
     saved = {"event": "checkpoint_saved", "sha256": "x"}
     rows = [{**row, "step": step} for row in (told, saved) for step in (3, "/../../../victim")]
     paths.events.write_text("".join(json.dumps({"schema": 1, "at": 1.0, **row}) + "\n" for row in rows))
-    with pytest.raises(StoreError, match="with the step"):
+    with pytest.raises(StoreError, match="with invalid step"):
         list_top_checkpoints(paths, "max")
     assert saved_checkpoints(paths) == {3: "x"}
     with pytest.raises(ValueError, match="format code 'd'"):

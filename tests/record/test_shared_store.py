@@ -312,9 +312,9 @@ def test_a_run_that_is_not_whole_there_is_not_gone_on_with(
     remote.delete([name for name in remote.list("s/v.seed1") if "/metrics.jsonl/" in name])
     monkeypatch.setattr(sharing, "MOST_READS", 2)
     other = at(url, tmp_path / "there", monkeypatch)
-    assert "Refused s/v.seed1" in (told := capfd.readouterr().err) and "not all of it is there" in told
+    assert "Refused s/v.seed1" in (told := capfd.readouterr().err) and "it is incomplete" in told
     assert other.run("s", "v.seed1") is None
-    with pytest.raises(StoreError, match=r"s/v\.seed1 is not whole in"):
+    with pytest.raises(StoreError, match=r"s/v\.seed1 is incomplete in"):
         other.fetch("s", "v.seed1")
 
 
@@ -448,7 +448,7 @@ def test_a_run_that_is_being_made_elsewhere_is_seen_as_running(
 
         eventually(lambda: [row["status"] for row in listed()] == ["running"], what="a run that goes on elsewhere")
         refused = cli("runs", "rm", "v.seed1", "--yes", "--store", url)
-        assert refused.code == 1 and "being made by another machine" in refused.err
+        assert refused.code == 1 and "in progress on another machine" in refused.err
     finally:
         process.kill()
         process.communicate()
@@ -484,14 +484,14 @@ def test_runs_sync_makes_an_ordinary_store(url: str, cli: Cli, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("s3://no-such-bucket/x", "there is no bucket 'no-such-bucket'"),
-        ("s3://Bad_Bucket!/x", "cannot be the name of a bucket"),
-        ("s3://", "is no address of a store"),
-        ("nonsense://place/x", "there are no stores at nonsense://"),
+        ("s3://no-such-bucket/x", "the bucket 'no-such-bucket' does not exist"),
+        ("s3://Bad_Bucket!/x", "is not a valid bucket name"),
+        ("s3://", "is not a valid store URL"),
+        ("nonsense://place/x", "nonsense:// is not supported for stores"),
         ("memory://x", "memory:// cannot be a store"),
-        ("s3://key:secret@bucket/x", "has no user, password"),
-        ("http://127.0.0.1:1/x", "there are no stores at http://"),
-        ("ftp://127.0.0.1/x", "there are no stores at ftp://"),
+        ("s3://key:secret@bucket/x", "must not contain a user, password"),
+        ("http://127.0.0.1:1/x", "http:// is not supported for stores"),
+        ("ftp://127.0.0.1/x", "ftp:// is not supported for stores"),
     ],
 )
 def test_an_address_that_cannot_be_a_store_is_one_sentence_and_a_hint(
@@ -522,7 +522,7 @@ def test_missing_credentials_and_packages_are_said(url: str, cli: Cli, monkeypat
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
     remotes._open.cache_clear()
     answer = cli("runs", "list", "--store", url)
-    assert answer.code == 1 and "there are no credentials" in answer.err and "$AWS_PROFILE" in answer.err
+    assert answer.code == 1 and "no credentials for" in answer.err and "$AWS_PROFILE" in answer.err
     remotes._open.cache_clear()
     monkeypatch.setattr(remotes.importlib.util, "find_spec", lambda _: None)
     answer = cli("runs", "list", "--store", url)
@@ -534,7 +534,7 @@ def test_a_server_that_creates_over_what_is_there_is_refused(url: str, monkeypat
     remote = Remote(url)
     pipe_file = remote._files.pipe_file
     monkeypatch.setattr(remote._files, "pipe_file", lambda path, data, mode: pipe_file(path, data))
-    with pytest.raises(remotes.StoreError, match="two machines could make the same run"):
+    with pytest.raises(remotes.StoreError, match="two machines could execute the same run"):
         remote.begin()
 
 

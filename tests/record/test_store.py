@@ -111,7 +111,7 @@ def test_a_run_is_found_by_id_name_path_and_glob(filled: Store) -> None:
     assert filled.find("one/a.seed2").seed == 2
     assert filled.find(str(filled.paths.run("one", "b.seed3").root)).variant == "b"
     assert len(filled.match(["one/a.*", "a.seed1"])) == 3
-    with pytest.raises(FairtrialError, match="names 3 runs"):
+    with pytest.raises(FairtrialError, match="matches 3 runs"):
         filled.find("a.*")
     with pytest.raises(FairtrialError) as caught:
         filled.find("a.seed11")
@@ -121,7 +121,7 @@ def test_a_run_is_found_by_id_name_path_and_glob(filled: Store) -> None:
 def test_a_run_that_is_being_written_cannot_be_removed(filled: Store) -> None:
     paths = RunPaths(filled.paths.run("one", "a.seed1").root)
     claim = Claim(paths)
-    with pytest.raises(FairtrialError, match="being written"):
+    with pytest.raises(FairtrialError, match="in progress"):
         remove_runs(["one/a.seed1"])
     claim.release()
     assert remove_runs(["one/a.seed1"]) == ["one/a.seed1"]

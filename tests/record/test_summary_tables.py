@@ -69,7 +69,7 @@ def test_tables_of_runs_are_left_alone(text: str, metrics: tuple[str, ...], tmp_
 
 def test_options_for_means_refuse_a_table_of_runs(tmp_path: Path) -> None:
     error = refused("variant,seed,accuracy\nbase,1,0.85\n", tmp_path, claims=True)
-    assert "--claims is for a table with one mean per arm" in error.message and "column for the seed" in error.message
+    assert "--claims requires a table with one mean per arm" in error.message and "column for the seed" in error.message
     assert "no columns for a mean" in refused("variant,accuracy\nbase,0.85\n", tmp_path, n=5).message
 
 
@@ -123,7 +123,7 @@ def test_plus_minus_is_taken_apart(cell: Any, sides: tuple[str, str] | None) -> 
 def test_plus_minus_needs_to_be_explained(tmp_path: Path) -> None:
     text = "variant,accuracy\nbase,0.850 ± 0.010\nnew,0.871 ± 0.012\n"
     error = refused(text, tmp_path, n=5)
-    assert "nothing says what ± is" in error.message and "--plus-minus sd" in (error.hint or "")
+    assert "the meaning of ± is unknown" in error.message and "--plus-minus: sd" in (error.hint or "")
     assert len(error.problems) == 1
     for kind in ("sd", "se", "ci"):
         found = rows_of(text, tmp_path, n=5, plus_minus=kind)
@@ -132,20 +132,20 @@ def test_plus_minus_needs_to_be_explained(tmp_path: Path) -> None:
 
 def test_plus_minus_may_not_contradict_a_column(tmp_path: Path) -> None:
     text = "variant,mean,sd,n\nbase,0.850 ± 0.010,0.01,5\nnew,0.871 ± 0.012,0.01,5\n"
-    assert "both mean and sd give the sd" in refused(text, tmp_path, plus_minus="sd").message
+    assert "both mean and sd contain the sd" in refused(text, tmp_path, plus_minus="sd").message
     found = rows_of(text, tmp_path, plus_minus="ci")
     assert found is not None and found[0].half_width is not None and found[0].spread == "sd"
 
 
 @pytest.mark.parametrize(("row", "told"), [
     ("base,0.85,-0.01,5", "a spread cannot be negative"), ("base,0.85,0.01,1", "a spread needs at least 2 runs"),
-    ("base,0.85,0.01,0", "a spread needs at least 2 runs"), ("base,0.85,0.01,5.5", "not a whole number of runs"),
+    ("base,0.85,0.01,0", "a spread needs at least 2 runs"), ("base,0.85,0.01,5.5", "must be an integer"),
     ("base,0.85,0.01,1e9", "at most 1,000,000"), ("base,0.85,x,5", "sd is 'x', not a number"),
     ("base,nan,0.01,5", "mean is nan, not a finite number"), ("base,0.85,inf,5", "sd is inf, not a finite number"),
     ("base,85%,0.01,5", "leave out the percent sign"), ('base,"0,85",0.01,5', "write decimals with a point"),
     ("base,1e200,0.01,5", "too large or too small"), ("base,0.85,1e-200,5", "too large or too small"),
-    ("base,,0.01,5", "mean is empty"), ("base,0.85,,5", "there is no spread for base"),
-    ("base,0.85,0.01,", "nothing says how many runs"), ("base,0.85,0.01,many", "n is 'many', not a number"),
+    ("base,,0.01,5", "mean is empty"), ("base,0.85,,5", "base has no spread"),
+    ("base,0.85,0.01,", "the number of runs behind"), ("base,0.85,0.01,many", "n is 'many', not a number"),
     (",0.85,0.01,5", "variant is empty"),
 ])  # fmt: skip
 def test_bad_values_get_a_sentence_with_their_line(row: str, told: str, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_only_the_chosen_rows_have_to_be_whole(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(f"{HEAD}base,0.85,0.01,5\nnew,0.87,0.01,5\nold,0.80,,\n")
     read = read_summary_table(read_table(tmp_path / "t.csv", Columns()), (), SummaryOptions())
     assert read is not None and len(read.arms(["base", "new"])) == 2
-    with pytest.raises(UserError, match="no spread for old"):
+    with pytest.raises(UserError, match="old has no spread"):
         read.arms(["base", "old"])
 
 
@@ -174,7 +174,7 @@ def test_a_table_without_a_single_mean_is_refused(tmp_path: Path) -> None:
 
 def test_limits_must_be_two_and_in_order(tmp_path: Path) -> None:
     head = "variant,mean,low,high,n\n"
-    assert "the other limit, high, is not" in refused(f"{head}a,0.8,0.7,,5\nb,1,0,2,5\n", tmp_path).message
+    assert "the other limit, high, is missing" in refused(f"{head}a,0.8,0.7,,5\nb,1,0,2,5\n", tmp_path).message
     assert "low 0.9 is above high 0.7" in refused(f"{head}a,0.8,0.9,0.7,5\nb,1,0,2,5\n", tmp_path).message
 
 
@@ -186,7 +186,7 @@ def test_rows_of_one_arm_are_refused_with_both_lines(tmp_path: Path) -> None:
 
 def test_two_columns_for_one_statistic_are_refused(tmp_path: Path) -> None:
     error = refused("variant,mean,sd,std,n\na,1,2,3,5\nb,1,2,3,5\n", tmp_path)
-    assert "both 'sd' and 'std' may hold the sd" in error.message
+    assert "both 'sd' and 'std' may be the sd" in error.message
 
 
 def test_a_table_without_variants_says_which_column_may_hold_them(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_n_fills_what_the_table_leaves_open_and_nothing_else(tmp_path: Path) -> 
 
 def test_without_n_the_option_is_named(tmp_path: Path) -> None:
     error = refused("variant,mean,sd\nbase,0.85,0.01\nnew,0.9,0.1\n", tmp_path)
-    assert "how many runs" in error.message and "--n" in (error.hint or "")
+    assert "the number of runs" in error.message and "--n" in (error.hint or "")
 
 
 # Printed numbers

@@ -149,7 +149,9 @@ def test_tasks_and_runs_of_one_number_are_one(cli: Cli) -> None:
 
 def test_one_variant_in_two_spellings_is_refused(cli: Cli) -> None:
     table = [{**r, "variant": {"a": "0.5", "b": "1" if r["seed"] < 3 else "1.0"}[r["variant"]]} for r in rows()]
-    assert "spells one variant as '1' and as '1.0'" in refused(cli, "analyze", "--from", write("r.csv", csv_of(table)))
+    assert "spells the same variant as '1' and as '1.0'" in refused(
+        cli, "analyze", "--from", write("r.csv", csv_of(table))
+    )
 
 
 # How a run ended.
@@ -227,7 +229,7 @@ def test_rows_without_names_of_two_files_are_different_runs(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("variant,accuracy\nb,0.5\n", "one.csv has a column for the seed, 'seed', two.csv has none"),
+        ("variant,accuracy\nb,0.5\n", "one.csv has a column for the seed, 'seed'; two.csv has none"),
         ("variant,seed,acc\nb,1,0.5\n", "two.csv has no column 'accuracy'"),
         ("variant,seed,accuracy\na,1,0.5\n", "one.csv and two.csv both have values of variant a, seed 1"),
     ],
@@ -264,7 +266,7 @@ def test_the_index_of_pandas_is_not_a_metric(cli: Cli, name: str) -> None:
 def test_a_table_without_a_variant_column_is_told_that_option(cli: Cli) -> None:
     table = [{"algo": r["variant"], "seed": r["seed"], "accuracy": r["accuracy"]} for r in rows()]
     told = refused(cli, "analyze", "--from", write("r.csv", csv_of(table)))
-    assert "such as algo: --variant-column" in told and "--task-column" not in told
+    assert "such as algo, with --variant-column" in told and "--task-column" not in told
     single = [{"algo": "x", "seed": s, "accuracy": s / 9} for s in SEEDS]
     told = refused(cli, "analyze", "--from", write("s.csv", csv_of(single)))
     assert "no column that names the variant" in told and "--variant-column" in told
@@ -405,7 +407,7 @@ def test_several_problems_are_told_at_once_and_not_all(cli: Cli) -> None:
 
 def test_a_comma_in_a_number_does_not_shift_the_columns(cli: Cli) -> None:
     text = csv_of(rows()).replace("b,2,0.622", "b,2,0,622").replace("b,2,0.62", "b,2,0,62")
-    assert "line 8 has 4 cells, its header has 3" in refused(cli, "analyze", "--from", write("r.csv", text))
+    assert "line 8 has 4 cells, but the header has 3" in refused(cli, "analyze", "--from", write("r.csv", text))
 
 
 def test_numbers_with_decimal_commas_are_told_how_to_be_written(cli: Cli) -> None:
@@ -418,7 +420,7 @@ def test_a_quoted_cell_may_hold_newlines_and_must_end(cli: Cli) -> None:
     table = [{**row, "note": '"two\nlines, one cell"'} for row in rows()]
     assert comparison(cli, "--from", write("r.csv", csv_of(table)))["verdict"] == "better"
     table[-1]["note"] = '"never closed'
-    assert "a quoted cell does not end" in refused(cli, "analyze", "--from", write("o.csv", csv_of(table)))
+    assert "a quoted cell is not closed" in refused(cli, "analyze", "--from", write("o.csv", csv_of(table)))
     table[4]["note"] = '"never closed'
     assert "line 11: ',' expected after" in refused(cli, "analyze", "--from", write("o.csv", csv_of(table)))
 

@@ -1,1 +1,1 @@
-"""Jobs: the processes that make runs, here and on other machines."""
+"""Job processes, which execute runs on this machine and on others."""

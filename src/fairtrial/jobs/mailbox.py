@@ -1,13 +1,14 @@
-"""An errand: a task that runs without a pipe to its launcher, and outlives it.
+"""Remote jobs: tasks that run without a pipe to their launcher and can outlive it.
 
-Launcher and job speak through notes, small files that are written whole and never appended to, so that a folder serves
-as well as an object store. The launcher writes what to do, and whether to stop. The job writes that it has started,
-which claims it holds, how every cell ended, and that it is done.
+Launcher and job communicate through notes: small JSON files that are replaced atomically and never appended to, so
+that a shared folder and an object store both work. The launcher writes the task and, if needed, a stop request. The
+job writes notes for its start, its claims, the result of each cell, and its completion.
 
-An engine may start an errand again, after a pre-emption or when it takes a machine for dead. It does so only when it
-has given the earlier start up: the new one takes the claims over that the earlier one noted, and repeats its answers to
-the cells that have one. Only the latest start is listened to: every start has a mark, which is in the names of its
-notes, so that what an earlier one still writes, after it was frozen for a while, has a name that nobody asks for.
+An engine (Slurm, Ray, SkyPilot) may restart a remote job after a preemption or when it considers a machine dead. It
+restarts a job only after it has given up on the earlier attempt. The new attempt takes over the claims that the earlier
+attempt recorded and repeats its answers for the cells that already have one. Readers accept notes from the latest
+attempt only: each attempt has an id, stored under the key `mark` and contained in the names of its notes. A suspended
+attempt that wakes up therefore writes to names that are no longer read.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from fairtrial.version import __version__
 
 
 class Mailbox(Protocol):
-    """Small files at one place. `poll_s` is how often it is fine to look there.
+    """A location that stores notes. `poll_s` is the recommended polling interval in seconds.
 
-    `write` puts the whole content there or nothing; `read` gives None for a note that is not there.
+    `write` is atomic; `read` returns None for a note that does not exist.
     """
 
     @property
@@ -50,7 +51,7 @@ class Mailbox(Protocol):
 
 
 class FolderMailbox:
-    """Notes in a folder that launcher and jobs share."""
+    """A mailbox in a folder that the launcher and the jobs share."""
 
     poll_s = 0.5
 
@@ -70,14 +71,14 @@ class FolderMailbox:
             return None
 
     def _at(self, name: str) -> Path:
-        """The name of a note may have a part that another note holds."""
+        """Return the path of a note. Part of its name may come from another note, so it is not trusted."""
         if "/" in name:
-            raise UntrustedName(f"{name!r} cannot be the name of a note")
+            raise UntrustedName(f"{name!r} is not a valid note name")
         return path_inside(self.path, name, what="note")
 
     def names(self) -> set[str]:
         try:
-            return {name for name in os.listdir(self.path) if not name.startswith(".")}  # noqa: PTH208 — names alone
+            return {name for name in os.listdir(self.path) if not name.startswith(".")}  # noqa: PTH208 — names only
         except FileNotFoundError:
             return set()
 
@@ -86,26 +87,26 @@ class FolderMailbox:
 
 
 def open_mailbox(where: str) -> Mailbox:
-    """The notes at a place, as launcher and job are told of it."""
+    """Open the mailbox at a folder path or an object store URL."""
     if "://" in where:
-        from fairtrial.jobs.mailbox_objects import ObjectStoreMailbox  # brings fsspec
+        from fairtrial.jobs.mailbox_objects import ObjectStoreMailbox  # imports fsspec
 
         return ObjectStoreMailbox(where)
     return FolderMailbox(Path(where))
 
 
 class RemoteJob:
-    """One errand's notes, as both sides read and write them. Its cells are numbered in the order of its requests."""
+    """The notes of one remote job, for launcher and job. Cells are numbered in the order of the task's requests."""
 
     def __init__(self, mailbox: Mailbox, name: str) -> None:
         self.mailbox = mailbox
         self.name = name
         self.files = RemoteJobFiles(name)
 
-    # What a launcher says.
+    # Written by the launcher.
 
     def post(self, engine: str, requests: Mapping[str, Mapping[str, Any]], job: str | None = None) -> None:
-        """What to do; written once more when the engine has given its job a name."""
+        """Write the task. The launcher writes it a second time once the engine has assigned a job id."""
         task = {"engine": engine, "job": job, "at": time.time(), "requests": dict(requests)}
         self._write(self.files.task, {"version": __version__, **task})
 
@@ -113,12 +114,12 @@ class RemoteJob:
         self._write(self.files.stop, {"kill": kill})
 
     def remove(self) -> None:
-        """A job that has not started yet finds nothing to do."""
+        """Delete all notes of this remote job. If the job starts later, it finds no task and exits."""
         for name in sorted(self.mailbox.names()):
             if RemoteJobFiles.job_of(name) == self.name:
                 self.mailbox.remove(name)
 
-    # What both read.
+    # Read by both sides.
 
     @property
     def task(self) -> dict[str, Any] | None:
@@ -134,12 +135,12 @@ class RemoteJob:
 
     @property
     def latest_start(self) -> str | None:
-        """The mark of the start that is listened to."""
+        """The id of the latest attempt, the only one whose notes count."""
         started = self.started
         return None if started is None else str(started.get("mark", ""))
 
     def answer(self, cell: int, start: str | None = None) -> tuple[int, Outcome | None] | None:
-        """How a cell ended, as a start says, or the latest: the exit status that stands for it, and its outcome."""
+        """Return the exit code and outcome of a cell, as reported by attempt `start` (default: the latest)."""
         start = start or self.latest_start
         note = self._read(self.files.answer(cell, start), "AnswerNote") if start else None
         if note is None:
@@ -147,15 +148,15 @@ class RemoteJob:
         return int(note["exit"]), Outcome.from_dict(note["outcome"]) if note["outcome"] else None
 
     def claim(self, cell: int) -> int | None:
-        """The highest token that any start has held a cell under; a later claim always has a higher one."""
+        """Return the highest claim token that any attempt recorded for a cell. Later claims have higher tokens."""
         claims = [self._read(name, "ClaimNote") for name in self.mailbox.names() if self.files.is_claim(name, cell)]
         return max((int(note["token"]) for note in claims if note), default=None)
 
-    # What a job says. It speaks only as long as it was not started again.
+    # Written by the job, until a later attempt starts.
 
     @cached_property
     def attempt_id(self) -> str:
-        """What this start is told from others by."""
+        """A random id that distinguishes this attempt from others."""
         return uuid.uuid4().hex[:8]
 
     def start(self, job: str | None) -> None:
@@ -164,7 +165,7 @@ class RemoteJob:
 
     @property
     def is_ours(self) -> bool:
-        """Whether no later start has taken this errand over from this process."""
+        """Whether this process is still the latest attempt."""
         return self.latest_start == self.attempt_id
 
     def record_claim(self, cell: int, token: int) -> None:
@@ -179,18 +180,18 @@ class RemoteJob:
         self._say(self.files.done(self.attempt_id), {"at": time.time()})
 
     def _say(self, name: str, values: Mapping[str, Any]) -> None:
-        if self.is_ours:  # where this is no longer so a moment later, nobody reads that name
+        if self.is_ours:  # losing a race here is harmless: the name contains our attempt id, so it is not read
             self._write(name, values)
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:
         self.mailbox.write(name, json.dumps(values, ensure_ascii=False).encode(errors="replace"))
 
     def _read(self, name: str, model: str) -> dict[str, Any] | None:
-        """What a note says; None for one that is not there, or that does not have the form of such a note."""
+        """Return the content of a note, or None if the note is missing or does not match its schema."""
         content = self.mailbox.read(name)
         if not content:
             return None
-        from fairtrial.jobs import mailbox_schema as note_schema  # brings pydantic
+        from fairtrial.jobs import mailbox_schema as note_schema  # imports pydantic
 
         with contextlib.suppress(UntrustedDocument):
             document = parse_json(content, where=name)

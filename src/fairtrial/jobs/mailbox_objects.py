@@ -1,4 +1,4 @@
-"""Notes of errands in an object store, for machines that share no disk with their launcher."""
+"""A mailbox in an object store, for remote jobs that share no file system with their launcher."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fairtrial.core.errors import MissingExtra, StoreError
 
 PATIENCE_S = 600.0
-"""A server that does not answer is waited for: an errand must not take notes that it cannot see for none."""
+"""Seconds to retry when the server does not respond: a job must not mistake unreachable notes for missing ones."""
 LONGEST_PAUSE_S = 10.0
 _EXTRAS = {"s3": ("s3", "s3fs"), "gs": ("gcs", "gcsfs")}
 LIMITS: dict[str, dict[str, Any]] = {
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class ObjectStoreMailbox:
-    """Small objects below a URL. An object is replaced as a whole, or not at all."""
+    """A mailbox of small objects below a URL. Object stores replace an object atomically."""
 
     poll_s = 2.0
 
@@ -33,7 +33,7 @@ class ObjectStoreMailbox:
         extra, module = _EXTRAS.get(scheme, ("s3", "fsspec"))
         if importlib.util.find_spec(module) is None:
             raise MissingExtra(
-                f"notes at {scheme}:// need {module}, which is not installed",
+                f"a mailbox at {scheme}:// needs {module}, which is not installed",
                 hint=f"Install it with: pip install 'fairtrial[{extra}]'",
             )
         import fsspec
@@ -41,7 +41,7 @@ class ObjectStoreMailbox:
         self.url = url
         self._files, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **LIMITS.get(scheme, {}))
         if scheme == "s3":
-            self._files.retries = 1  # whoever asks knows whether it can wait
+            self._files.retries = 1  # the callers below decide whether to retry
         self._root = str(root).rstrip("/")
         self._seen: set[str] = set()
 
@@ -59,7 +59,7 @@ class ObjectStoreMailbox:
         return self._patiently(read)
 
     def names(self) -> set[str]:
-        """While the server is away, what was there when it last answered."""
+        """Return the names of all notes; while the server is unreachable, those from its last response."""
         try:
             paths = self._files.ls(self._root, detail=False)
             self._seen = {str(path).rpartition("/")[2] for path in paths} - {""}
@@ -91,10 +91,10 @@ class ObjectStoreMailbox:
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _as_store_error(self, error: Exception) -> StoreError:
-        return StoreError(f"notes cannot be kept at {self.url}: {type(error).__name__}: {error}")
+        return StoreError(f"cannot access the mailbox at {self.url}: {type(error).__name__}: {error}")
 
 
 def _is_away(error: Exception) -> bool:
-    """Whether it is about the way to the server and not about what was asked of it."""
+    """Return whether an error is a connection problem, as opposed to a rejected request."""
     named = any(kind.__name__ in _AWAY for kind in type(error).__mro__)
     return named or (isinstance(error, OSError) and error.errno in _AWAY_NUMBERS)

@@ -1,4 +1,4 @@
-"""What launchers and jobs write into their notes, as typed models: others may be able to write into the same folder."""
+"""Typed models of the notes in a mailbox. Notes are validated because other users may have write access to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _Note(BaseModel):
 
 
 class TaskNote(_Note):
-    """What to do, and what the engine calls the job."""
+    """The task of a remote job, and the id that the engine assigned to the job."""
 
     engine: str
     job: str | None
@@ -23,7 +23,7 @@ class TaskNote(_Note):
 
 
 class StartedNote(_Note):
-    """A start of the job. Its mark becomes a part of the names of other notes."""
+    """The start of an attempt. `mark` is the attempt id, which becomes part of the names of other notes."""
 
     mark: Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{0,64}$")] = ""
 
@@ -40,7 +40,7 @@ class OutcomeNote(_Note):
 
 
 class AnswerNote(_Note):
-    """How a cell ended."""
+    """The result of one cell."""
 
     exit: Annotated[int, Field(ge=-255, le=255)]
     outcome: OutcomeNote | None

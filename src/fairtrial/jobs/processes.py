@@ -1,4 +1,4 @@
-"""How a job's process is started, and ended together with everything that it started."""
+"""Helpers to start a job's process and to kill it together with its descendants."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
-"""Names the graphics cards that a process sees."""
+"""The environment variable that selects the GPUs visible to a process."""
 
 
 def one_thread() -> dict[str, str]:
-    """Small models run several times slower when their threads fight for cores: one each, unless asked."""
+    """Return the environment of a job process, with one OpenMP thread unless the user set OMP_NUM_THREADS.
+
+    Small models run several times slower when concurrent jobs compete for cores.
+    """
     return {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
 
 
 def kill_session(leader: int) -> None:
-    """SIGKILL every process of the session that a job leads: its programs, and what they started.
+    """Send SIGKILL to every process in the session of a job, including its programs and their children.
 
-    A program has a process group of its own, so that it can be ended without its job; the session is what they
-    all share. Without /proc only the leader's group is reached.
+    Each program has its own process group, so that it can be stopped without its job. All of them share the session.
+    Without /proc, only the process group of the leader is killed.
     """
     for pid in (leader, *_members(leader)):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -31,7 +34,7 @@ def kill_session(leader: int) -> None:
 
 
 def kill_with_children(pid: int) -> None:
-    """SIGKILL a process and all that descends from it, also what has a session of its own or is frozen."""
+    """Send SIGKILL to a process and all of its descendants, including suspended ones and those in other sessions."""
     parents: dict[int, list[int]] = {}
     for child, fields in _processes():
         parents.setdefault(int(fields[1]), []).append(child)
@@ -48,7 +51,7 @@ def _members(leader: int) -> Iterator[int]:
 
 
 def _processes() -> Iterator[tuple[int, list[str]]]:
-    """Every process with the fields of its `stat` that come after its name: state, parent, group, session …"""
+    """Yield each PID with the fields that follow the name in /proc/PID/stat: state, parent, group, session, …"""
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             yield int(entry.name), (entry / "stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""A remote job (jobs/mailbox.py), in the process that an engine started as `python -m fairtrial.jobserver`."""
+"""Execution of a remote job (jobs/mailbox.py) in the process that the engine started."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ EXIT_ASKED_TO_LEAVE = 128 + signal.SIGTERM
 
 
 def run_remote_job(where: str, name: str, job: str | None = None) -> int:
-    """Run a remote job, or go on with one that was begun. `job` is what the engine calls this process's job."""
+    """Run a remote job, or resume one after a restart. `job` is the id that the engine assigned to this job."""
     remote_job = RemoteJob(open_mailbox(where), name)
     task = remote_job.task
     if task is None:
-        return 0  # nobody wants it any more
+        return 0  # the launcher has withdrawn the task
     restarted = remote_job.started is not None
     answered = _start(remote_job, job, len(task["requests"]))
     if task["version"] != __version__:
@@ -49,7 +49,10 @@ def run_remote_job(where: str, name: str, job: str | None = None) -> int:
 
 
 def _start(remote_job: RemoteJob, job: str | None, cells: int) -> set[int]:
-    """From now on this start is listened to, so it repeats what the one before has answered; returns those cells."""
+    """Make this the latest attempt and return the cells that the previous attempt has already answered.
+
+    Readers ignore earlier attempts from now on, so the existing answers are written again under the new attempt id.
+    """
     earlier = remote_job.latest_start
     answers = {cell: answer for cell in range(cells) if earlier and (answer := remote_job.answer(cell, earlier))}
     remote_job.start(job)
@@ -59,7 +62,7 @@ def _start(remote_job: RemoteJob, job: str | None, cells: int) -> set[int]:
 
 
 def _refuse_version(remote_job: RemoteJob, task: Mapping[str, Any]) -> int:
-    reason = f"{socket.gethostname()} has Fairtrial {__version__}, and its launcher {task['version']}"
+    reason = f"{socket.gethostname()} has Fairtrial {__version__}, but the launcher has {task['version']}"
     for cell in range(len(task["requests"])):
         remote_job.record_answer(cell, 1, Outcome(Status.FAILED, reason, "Install the same version on every machine."))
     remote_job.finish()
@@ -67,7 +70,7 @@ def _refuse_version(remote_job: RemoteJob, task: Mapping[str, Any]) -> int:
 
 
 def _take_over_earlier_start(job: Job, remote_job: RemoteJob, cell: int) -> Job:
-    """An engine starts a job again only when it has given the earlier start up: its claim may be taken over."""
+    """Let the job take over the claim of the earlier attempt: the engine restarts only jobs that it has given up on."""
     token = remote_job.claim(cell)
     return job if token is None else replace(job, takeover_token=token)
 
@@ -75,16 +78,16 @@ def _take_over_earlier_start(job: Job, remote_job: RemoteJob, cell: int) -> Job:
 def _run_cells(
     remote_job: RemoteJob, cells: Mapping[str, int], jobs: Mapping[str, Job], stop: _StopWatcher, deadline: float
 ) -> None:
-    """Until the deadline a cell of a shared store that somebody has is tried again.
+    """Run the cells. In a shared store, retry cells that another process has claimed until the deadline.
 
-    It is most likely held by the earlier start of this remote job, whose machine is gone: its claim runs out by itself.
+    The claim most likely belongs to the earlier attempt of this remote job on a lost machine, and will expire.
     """
     by_name = {job.spec.name: cells[key] for key, job in jobs.items()}
     held: dict[str, Job] = {}
 
     def ended(key: str, code: int, outcome: Outcome | None) -> None:
         if stop.asked_by_engine and outcome is not None and outcome.status is Status.INTERRUPTED:
-            return  # not an end: the engine starts this job again, or says that it will not
+            return  # not final: the engine restarts this job or reports that it will not
         if code == EXIT_CLAIMED and is_url(str(jobs[key].store)) and time.monotonic() < deadline and not stop():
             held[key] = jobs[key]
             return
@@ -98,7 +101,7 @@ def _run_cells(
 
 
 class _StopWatcher(StopFlag):
-    """Polls for the launcher's request to stop, in addition to the signals by which an engine asks a job to leave."""
+    """Stop flag that also polls the mailbox for the launcher's stop request. The engine stops a job by signal."""
 
     def __init__(self, remote_job: RemoteJob) -> None:
         super().__init__()
@@ -121,7 +124,7 @@ class _StopWatcher(StopFlag):
 
     def _poll(self) -> None:
         while not self._done.wait(self._remote_job.mailbox.poll_s):
-            with contextlib.suppress(Exception):  # a mailbox that cannot be reached now is polled again
+            with contextlib.suppress(Exception):  # an unreachable mailbox is polled again
                 if asked := self._remote_job.stop:
                     self.raised = True
                     if asked["kill"]:

@@ -1,7 +1,7 @@
-"""What runs inside a job: wires core, train, recipes, record and probe, and nothing else.
+"""Execution of runs inside a job process; connects core, train, recipes, record and probe.
 
-A job needs no more than this file imports: no command line, no statistics, no tables. `jobs/server.py` has
-the processes that it runs in.
+A job needs only what this module imports: no command line, no statistics, no tables. `jobs/server.py` manages the
+processes.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from fairtrial.record.store import Store
 from fairtrial.train.loop import LoopContext, RunLoop, run_loop, take_steps, train, train_together
 from fairtrial.train.selection import bounded, check_best_metric, judgement, scoring_of, selection
 
-ALONE = "Try again with --no-stack: then each run fails or completes by itself."
+ALONE = "Try again with --no-stack, so that each run fails or completes independently."
 
 RedirectOutput = Callable[[RunPaths], contextlib.AbstractContextManager[Any]]
 OnEnd = Callable[[RunSpec, int, Outcome | None], None]
-"""Gets the exit status that stands for a run, and its outcome unless another process has the run."""
+"""Called with the exit code of a run and its outcome; the outcome is None if another process holds the run."""
 OnClaim = Callable[[RunSpec, int], None]
-"""Gets the token of the claim that was made on a run."""
+"""Called with the token of a new claim on a run."""
 
 
 def run_cell(
@@ -65,9 +65,9 @@ def run_cell(
     redirect_output: RedirectOutput = lambda _: contextlib.nullcontext(),
     on_claim: OnClaim = lambda *_: None,
 ) -> Outcome:
-    """Make one run, or continue it, or find that it is done.
+    """Execute or resume one run, or return its outcome if it is already done.
 
-    Raises ClaimedElsewhere when another process makes it, and ClaimLost when it was given to another meanwhile.
+    Raises ClaimedElsewhere if another process is executing it, and ClaimLost if another process took it over.
     """
     with contextlib.ExitStack() as exit_stack:
         heartbeats = exit_stack.enter_context(HeartbeatThread())
@@ -87,7 +87,7 @@ def run_stack(
     redirect_output: RedirectOutput = lambda _: contextlib.nullcontext(),
     on_claim: OnClaim = lambda *_: None,
 ) -> None:
-    """Make several runs of one recipe in one process, stepped together; each is a run like any other."""
+    """Execute several runs of one recipe in one process, stepping them together. Each is recorded as a normal run."""
     with contextlib.ExitStack() as exit_stack:
         heartbeats, exporter = exit_stack.enter_context(HeartbeatThread()), OtlpExporter()
         claimed: list[RunSession] = []
@@ -112,13 +112,13 @@ def run_stack(
                     _point_to_log(session.paths, shared_log)
                 session.begin(LoopEvents(), exporter)
                 begun.append(session)
-            except Exception as error:  # noqa: BLE001 — what keeps one run from beginning must not keep the others
+            except Exception as error:  # noqa: BLE001 — a run that fails to start must not stop the others
                 on_end(session.spec, *exit_for(error))
         _execute_together(begun, lambda session, outcome: on_end(session.spec, *_conclude(session, outcome)))
 
 
 def _conclude(session: RunSession, outcome: Outcome) -> tuple[int, Outcome | None]:
-    """Record how one run of a stack ended; one whose ending cannot be written is left as it is, to be resumed."""
+    """Record the outcome of one run of a stack. If that fails, leave the run as it is, so that it can be resumed."""
     try:
         return 0, session.conclude(outcome)
     except Exception as error:  # noqa: BLE001
@@ -127,9 +127,9 @@ def _conclude(session: RunSession, outcome: Outcome) -> tuple[int, Outcome | Non
 
 
 def exit_for(error: Exception, code: int = 1) -> tuple[int, Outcome | None]:
-    """Exit status and outcome of a run that could not begin, or whose ending could not be written.
+    """Return the exit code and outcome of a run that could not start or whose outcome could not be written.
 
-    A run that another process has, or was given, gets no outcome: that process reports it.
+    The outcome is None if another process holds the run or took it over, because that process reports it.
     """
     lost = isinstance(error, ClaimLost) and not isinstance(error, RunGone)
     if lost or isinstance(error, ClaimedElsewhere):
@@ -145,14 +145,14 @@ def interrupted_by(error: Exception) -> Outcome:
 
 def _point_to_log(own: RunPaths, shared: RunPaths) -> None:
     with os.fdopen(open_to_append(own.log), "a") as log:
-        log.write(f"Made in one process with {shared.root.name}: what was printed is in its log.\n")
+        log.write(f"Executed in one process with {shared.root.name}; its log contains the output.\n")
 
 
 class RunSession:
-    """One attempt at a run, in the process that makes it: claim, begin, build, resume, train, conclude.
+    """One attempt at a run: claim, begin, build, resume, train, conclude.
 
-    Making one claims the run; `already_done` is then its outcome if there is nothing left to do. After `begin` the
-    recipe, its options and the recorder are there. `exit_stack` closes all that was opened, in the reverse order.
+    The constructor claims the run and sets `already_done` to its outcome if there is nothing left to do. `begin` sets
+    the recipe, its options and the recorder. `exit_stack` closes all resources in reverse order.
     """
 
     recipe: LoadedRecipe
@@ -184,7 +184,7 @@ class RunSession:
         self.already_done = _already_done(self.paths, job.spec)
 
     def begin(self, events: LoopEvents, exporter: OtlpExporter) -> None:
-        """Fetch what the run needs, load its recipe and open its recorder."""
+        """Fetch the runs that this run depends on, load its recipe and open its recorder."""
         spec, store = self.spec, self.store
         for need in self.job.needs.values():
             store.fetch(*need, steps=False)
@@ -196,7 +196,7 @@ class RunSession:
         before = load_metadata(self.paths)
         metadata = metadata.replace(**judgement(recipe, options, before))
         recorder = self.heartbeat.recorder = Recorder.create(self.paths, metadata, self.claim)
-        self.exit_stack.callback(recorder.close)  # a run whose ending could not be written can be resumed
+        self.exit_stack.callback(recorder.close)  # a run without a recorded outcome can be resumed
         self.recipe, self.options, self.recorder, self.events = recipe, options, recorder, events
         self.event_logger = _EventLogger(recorder)
         context = _run_context(self.job, store, data, self.should_stop)
@@ -209,7 +209,7 @@ class RunSession:
         self._children_before = children_cpu_seconds()
 
     def should_stop(self) -> bool:
-        """A run that was given to another process stops as if it had been asked to."""
+        """Return whether to stop: on request, or because another process took over the run."""
         return self._asked_to_stop() or self.heartbeat.lost
 
     def _first_cautions(self, before: RunMetadata | None) -> Iterator[dict[str, str]]:
@@ -223,7 +223,7 @@ class RunSession:
         yield from (dict(each) for each in (best.cautions("--best-mode") if best else ()))
 
     def execute(self) -> Outcome:
-        """Train, or let the recipe do the whole run, and say how that ended. Whatever it raises ends its run only."""
+        """Train, or let the recipe execute the whole run, and return the outcome. An exception ends only this run."""
         try:
             if self.recipe.execute is not None:
                 self.event_logger.enabled = True
@@ -232,7 +232,7 @@ class RunSession:
                 trainable = self.build()
                 self.resources |= step_expense(trainable, 1)
                 train(trainable, self.resume(trainable))
-        except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 — whatever it raises ends its run
+        except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 — any exception ends only this run
             return self.outcome_of(error)
         return self.outcome_of(None)
 
@@ -252,11 +252,13 @@ class RunSession:
         self.events.wait_with(getattr(trainable, "synchronize", None))
         check_best_metric(self.recipe, trainable, self.loop_options)
         if bounded(self.recipe, self.options) is not None and not hasattr(trainable, "episode_returns"):
-            raise InvalidOptions(f"best_rule: recipe '{self.recipe.name}' has no episodes to take a bound over")
+            raise InvalidOptions(
+                f"best_rule: recipe '{self.recipe.name}' reports no episode returns to compute a bound from"
+            )
         return trainable
 
     def resume(self, trainable: Trainable) -> LoopContext:
-        """Load the checkpoint of an interrupted attempt, if there is one; returns what the loop goes on with."""
+        """Load the checkpoint of an interrupted attempt, if any, and return the context for the training loop."""
         self.recorder.begin_training()
         saved = self.recorder.resume()
         if saved is not None:
@@ -276,7 +278,7 @@ class RunSession:
         )
 
     def outcome_of(self, error: BaseException | None) -> Outcome:
-        """How the run ended. What was raised may quote what the run was given: secrets in it are not recorded."""
+        """Return the outcome of the run. Secrets are redacted from the reason, since an exception may quote options."""
         outcome = self._outcome_of(error)
         return replace(outcome, reason=outcome.reason and redact(outcome.reason))
 
@@ -296,7 +298,7 @@ class RunSession:
         return Outcome(Status.FAILED, f"{type(error).__name__}: {error}")
 
     def conclude(self, outcome: Outcome) -> Outcome:
-        """Record how the run ended and what it used."""
+        """Record the outcome and the resource use of the run."""
         is_program = self.recipe.execute is not None
         if is_program:
             self.recorder.refresh()
@@ -307,7 +309,7 @@ class RunSession:
         lineage = RunLineage.of({**metadata.lineage, **self.context.lineage, "streams": streams})
         cautions = [*metadata.cautions, *self.context.cautions]
         if unused := sorted({*self.context.streams.own} - {*streams}):
-            # A seed for a stream that the recipe never draws from is a mistake that only the run itself can show.
+            # Only the finished run shows that the recipe never draws from a stream for which the user gave a seed.
             cautions.append(UNUSED_STREAM_SEED.fill(streams=", ".join(unused), used=", ".join(streams) or "none"))
         self.recorder.amend(lineage=lineage, resources=RunResources.of(self.resources), cautions=cautions)
         cpu_s = children_cpu_seconds() - self._children_before if is_program else None
@@ -321,22 +323,22 @@ def _already_done(paths: RunPaths, spec: RunSpec) -> Outcome | None:
     if existing is None:
         return None
     if existing.metadata.fingerprint != spec.fingerprint:
-        raise CellConflict(f"run {spec.name} exists with other options")
+        raise CellConflict(f"run {spec.name} already exists with different options")
     return Outcome(existing.status, existing.reason, already_done=True) if existing.status.is_result else None
 
 
 def _check_data(spec: RunSpec, data: Dataset | None) -> None:
-    """A run states the hash of what it reads: data that were made anew since it was planned may have another one."""
+    """Check that the data still have the hash that was planned: they may have been regenerated in the meantime."""
     planned, now = spec.data.get("sha256"), data.sha256 if data else None
     if planned is not None and planned != now:
         raise UserError(
-            f"{spec.name} was planned with other data ({planned[:12]}) than this store gives now ({str(now)[:12]})",
-            hint="Give the command again: it plans with the data as they are now.",
+            f"{spec.name} was planned with data {planned[:12]}, but this store now has data {str(now)[:12]}",
+            hint="Run the command again to plan with the current data.",
         )
 
 
 class _EventLogger:
-    """Records the events of a recipe from the first step on: what is built or rehearsed before has not happened."""
+    """Records the events of a recipe from the first step on. Events during construction and rehearsal are dropped."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -352,7 +354,7 @@ class _EventLogger:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Steps that are taken back leave no events."""
+        """Record no events inside the block, for steps that are undone afterwards."""
         enabled, self.enabled = self.enabled, False
         try:
             yield
@@ -376,12 +378,12 @@ def _run_context(
 
 
 def revealed(recipe: LoadedRecipe, spec: RunSpec) -> Mapping[str, Any]:
-    """The options of a run as its recipe takes them: with the secret values that are not recorded."""
+    """Return the options of a run for its recipe, including the secret values that are not recorded."""
     return spec.options if recipe.options.fills_environment else reveal(spec.options)
 
 
 def rebuild(job: Job) -> Trainable:
-    """What a run trained, as it was before the first step. Nothing is written; a checkpoint's state fits in."""
+    """Build the trainable of a run as it was before the first step, ready to load a checkpoint. Write nothing."""
     spec, store = job.spec, Store.at(job.store)
     recipe = load_recipe(spec.recipe, file=spec.recipe_file)
     options = parse_options(recipe.options, revealed(recipe, spec), where=spec.name)
@@ -397,9 +399,9 @@ def _set_threads(threads: int) -> None:
 
 
 class SteppableRun:
-    """A run that takes steps when it is asked to, through the same loop as any other. It is recorded like any other.
+    """A run that takes steps on request. It uses the normal training loop and is recorded as a normal run.
 
-    `ended` says how it ended: None while it can go on. Whatever a recipe raises ends its run and nothing else.
+    `ended` is its outcome, or None while it can take more steps. An exception in a recipe ends only its run.
     """
 
     def __init__(
@@ -436,7 +438,7 @@ class SteppableRun:
 
     @property
     def steps(self) -> int:
-        """How many it has from beginning to end."""
+        """The total number of steps of the run."""
         return self._session.loop_options.steps
 
     @property
@@ -444,7 +446,7 @@ class SteppableRun:
         return self.steps if self._next_step is None else self._next_step - 1
 
     def advance(self, steps: int) -> None:
-        """Take some steps, fewer if the training ends. The run computes with its own number of threads."""
+        """Take up to `steps` steps, fewer if the training ends, with the run's own number of threads."""
         if self.ended is None:
             with self._errors_end_the_run():
                 self._session.set_threads()
@@ -454,17 +456,17 @@ class SteppableRun:
                     self.ended = Outcome(Status.COMPLETED)
 
     def synchronize(self) -> None:
-        """Wait until its device has done what it was asked to."""
+        """Wait until the device has finished all queued work."""
         wait = getattr(self.trainable, "synchronize", None)
         if wait is not None:
             wait()
 
     def observe(self, observer: Observer) -> None:
-        """Add an observer to those that watch from now on."""
+        """Add an observer."""
         self._events.add(observer)
 
     def first_losses(self, batches: int) -> list[float]:
-        """Losses of the current weights on the next few batches; the steps are taken back."""
+        """Return the losses of the current weights on the next few batches. The steps are undone afterwards."""
         state = self.trainable.state()
         first_losses = []
         with self._errors_end_the_run(), self._session.event_logger.paused():
@@ -478,17 +480,17 @@ class SteppableRun:
     def _errors_end_the_run(self) -> Iterator[None]:
         try:
             yield
-        except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 — whatever it raises ends its run
+        except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 — any exception ends only this run
             self.ended = self._session.outcome_of(error)
 
 
 def _execute_together(sessions: Sequence[RunSession], on_end: Callable[[RunSession, Outcome], None]) -> None:
-    """Build every run, then step those together that could be built; none of them ends because of another."""
+    """Build every run, then step the successfully built ones together. A failing run does not end the others."""
     built: list[tuple[RunSession, Trainable, RunLoop]] = []
     for session in sessions:
         try:
             trainable = session.build()
-            # Their shapes agree, so what a step of the first costs, a step of each costs.
+            # All runs have the same shapes, so a step costs the same in each: measure only the first.
             session.resources |= built[0][0].resources if built else step_expense(trainable, 1)
             built.append((session, trainable, run_loop(trainable, session.resume(trainable))))
         except Exception as error:  # noqa: BLE001
@@ -507,7 +509,7 @@ def _execute_together(sessions: Sequence[RunSession], on_end: Callable[[RunSessi
     try:
         stack = built[0][0].recipe.stack([trainable for _, trainable, _ in built])
         train_together(stack, [run for _, _, run in built], end)
-    except Exception as error:  # noqa: BLE001 — what all of them did together failed, and none of them is to blame
+    except Exception as error:  # noqa: BLE001 — the joint step failed: no single run is at fault
         for session in list(left.values()):
-            session.outcome_of(error)  # leaves the trace in its log
-            on_end(session, Outcome(Status.INTERRUPTED, f"a step of {len(built)} runs together failed: {error}", ALONE))
+            session.outcome_of(error)  # writes the traceback to the run's log
+            on_end(session, Outcome(Status.INTERRUPTED, f"a joint step of {len(built)} runs failed: {error}", ALONE))

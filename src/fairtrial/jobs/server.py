@@ -1,9 +1,9 @@
-"""The processes that jobs run in.
+"""The job server and the processes that it forks.
 
-`python -m fairtrial.jobserver serve` loads the heavy imports once and forks a process per task, which costs
-milliseconds instead of seconds. Commands come as JSON lines on standard input, answers leave on standard
-output. When standard input closes, because the launcher ended in any way, a kill included, every job is asked
-to save and stop: none outlives its launcher unnoticed.
+`python -m fairtrial.jobserver serve` performs the slow imports once and forks one process per task, which takes
+milliseconds instead of seconds. It reads commands as JSON lines from stdin and writes answers to stdout. When stdin
+closes because the launcher has exited or was killed, the server asks every job to save and stop, so that no job
+outlives its launcher unnoticed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LONGEST_TEXT = 400
 
 
 class StopFlag:
-    """Raised by SIGTERM or SIGINT: the loop finishes its step, saves, and leaves."""
+    """A flag that SIGTERM or SIGINT sets. The training loop then finishes its step, saves, and exits."""
 
     def __init__(self) -> None:
         self.raised = False
@@ -59,7 +59,7 @@ class StopFlag:
 
 @contextlib.contextmanager
 def printed_to_log(paths: RunPaths) -> Iterator[None]:
-    """Send what this process and its children print to the run's log, for the rest of its life."""
+    """Redirect stdout and stderr of this process and its children to the run's log until the process exits."""
     with store_errors(paths.root):
         descriptor = open_to_append(paths.log)
     with os.fdopen(descriptor, "ab", buffering=0) as log:
@@ -80,7 +80,7 @@ def run_task(
     should_stop: Callable[[], bool],
     on_claim: OnClaim = lambda *_: None,
 ) -> None:
-    """Run the jobs of a task. `on_end` gets the exit of each exactly once, whatever goes wrong."""
+    """Run the jobs of a task. `on_end` is called exactly once per job, even after an error."""
     keys = {job.spec.name: key for key, job in jobs.items()}
 
     def report_once(spec: RunSpec, code: int, outcome: Outcome | None) -> None:
@@ -107,20 +107,23 @@ def run_task(
 
 
 def write_exit(descriptor: int, cell: str | None, code: int, outcome: Outcome | None) -> None:
-    """The exit of a run, or with None of the whole task: one line, so that nobody waits for the process to be gone."""
+    """Write one line with the exit code and outcome of a run, or of the whole task if `cell` is None.
+
+    The launcher reads this line and need not wait for the process to exit.
+    """
     short = outcome and replace(outcome, reason=_short(outcome.reason), hint=_short(outcome.hint))
     message = {"cell": cell, "exit": code, "outcome": short.to_dict() if short else None}
     os.write(descriptor, json.dumps(message, ensure_ascii=False).encode(errors="replace") + b"\n")
 
 
 def _short(text: str | None) -> str | None:
-    """The line must fit into what a pipe takes at once; the metadata keep the whole text."""
+    """Truncate a text so that its line fits into one atomic pipe write. The metadata contain the full text."""
     return text if text is None or len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + " …"
 
 
 @dataclass
 class Child:
-    """A forked process: it reads one command, runs that task, and writes a line for each run that ended."""
+    """A forked process that reads one command, runs its task, and writes one line per completed run."""
 
     pid: int
     command: int
@@ -129,10 +132,9 @@ class Child:
 
 
 class Server:
-    """Hands tasks to forked children and reports how they ended.
+    """Assigns tasks to forked children and reports their results.
 
-    One child is always forked ahead of need, so that a task does not wait for the fork, nor for the pages
-    that a child touches first.
+    The server keeps one spare child, so that a task waits neither for the fork nor for the child's first page faults.
     """
 
     def __init__(self, commands: int, answers: int, warm: Callable[[], None]) -> None:
@@ -191,7 +193,7 @@ class Server:
     def _fork(self) -> Child:
         (command_read, command_write), (outcome_read, outcome_write) = os.pipe(), os.pipe()
         server = os.getpid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # or a child that is stopped at once misses it
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # else a child could lose an early SIGTERM
         pid = os.fork()
         if pid == 0:
             os.close(command_write)
@@ -216,7 +218,7 @@ class Server:
             with os.fdopen(command_read, "rb") as pipe:
                 line = pipe.read()
             code = _run_command(json.loads(line), outcome_write) if line else 0
-        except BaseException as error:  # noqa: BLE001 — a child that cannot even begin must say why
+        except BaseException as error:  # noqa: BLE001 — a child that fails to start must report why
             traceback.print_exc()
             write_exit(outcome_write, None, code, Outcome(Status.FAILED, f"{type(error).__name__}: {error}"))
         finally:
@@ -225,7 +227,7 @@ class Server:
             os._exit(code)
 
     def _forward(self, pid: int) -> bool:
-        """Pass on what a child wrote; True after its last line. The next task need not wait for its process to go."""
+        """Forward the lines of a child and return True after its last one, without waiting for the child to exit."""
         identity, child = self.jobs[pid]
         while select.select([child.outcome], [], [], 0)[0]:
             chunk = os.read(child.outcome, 1 << 16)
@@ -240,7 +242,7 @@ class Server:
         return False
 
     def _reap(self) -> None:
-        """Collect processes that are gone; of one that wrote no last line only the exit status is known."""
+        """Reap exited children. For a child that wrote no final line, only the exit code is known."""
         self.exiting = {pid for pid in self.exiting if not os.waitpid(pid, os.WNOHANG)[0]}
         for pid, (identity, _) in list(self.jobs.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
@@ -253,11 +255,11 @@ class Server:
         os.close(self.jobs.pop(pid)[1].outcome)
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the launcher is gone: its closed input tells us what to do
+        with contextlib.suppress(BrokenPipeError):  # the launcher has exited: the closed stdin ends the server
             os.write(self.answers, json.dumps(message).encode() + b"\n")
 
     def end_all(self) -> NoReturn:
-        """Ask every job to save and stop; those that do not within the grace are killed."""
+        """Ask every job to save and stop, and kill those that are still running after GRACE_S."""
         if self.spare:
             os.kill(self.spare.pid, signal.SIGKILL)
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
@@ -276,7 +278,7 @@ class Server:
 
 def _run_command(command: Mapping[str, Any], write_end: int) -> int:
     if command.get("device") is not None:
-        os.environ[VISIBLE_DEVICES] = command["device"]  # before anything asks what there is
+        os.environ[VISIBLE_DEVICES] = command["device"]  # must precede the first device query
     if command.get("fresh"):
         _become_fresh({**command, "fresh": False}, write_end)
     stop = StopFlag()
@@ -288,22 +290,22 @@ def _run_command(command: Mapping[str, Any], write_end: int) -> int:
 
 
 def _become_fresh(command: Mapping[str, Any], write_end: int) -> NoReturn:
-    """A process that inherits no threads: torch hangs when it is forked and then uses more than one."""
+    """Replace this process by a new interpreter, because torch hangs if it uses several threads after a fork."""
     os.set_inheritable(write_end, True)
     argv = [sys.executable, "-m", "fairtrial.jobserver", "once", str(write_end), json.dumps(command)]
     os.execv(sys.executable, argv)  # noqa: S606
 
 
 def _stop_with(parent: int) -> None:
-    """Linux tells a job when its server is gone, so that it saves and stops instead of running on."""
+    """Ask Linux to send SIGTERM to this job when its server dies, so that it saves and stops."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it went before it could be asked for
+    if os.getppid() != parent:  # the parent died before prctl took effect
         os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _preload(names: Sequence[str]) -> Callable[[], None]:
-    """Import modules and warm recipes up, on one thread; returns what warms them up again in a child."""
+    """Import modules and warm up recipes on one thread. Return a function that warms them up again in a child."""
     warm = []
     for name in names:
         if "." in name and not name.endswith(".py"):
@@ -322,12 +324,12 @@ def _call_all(functions: Sequence[Callable[[], None]]) -> None:
 
 
 def serve(preload: Sequence[str]) -> NoReturn:
-    """Take requests from standard input until it closes."""
+    """Serve requests from stdin until it closes."""
     answers = os.dup(1)
-    os.dup2(2, 1)  # a recipe that prints while it is imported must not speak to the launcher
+    os.dup2(2, 1)  # output printed during imports must not reach the launcher's protocol stream
     Server(0, answers, _preload(preload)).run()
 
 
 def run_once(write_end: int, command: str) -> int:
-    """Run one task in this process, and write to a descriptor how its runs ended."""
+    """Run one task in this process and write the results of its runs to a file descriptor."""
     return _run_command(json.loads(command), write_end)

@@ -1,4 +1,4 @@
-"""One way to stop: whoever ends a command by a signal gets what Ctrl-C gives."""
+"""Handle termination signals in the same way as Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
-"""What `kill` sends, and a terminal that is closed."""
+"""The default signal of `kill`, and the signal that a closing terminal sends."""
 
 
 @contextlib.contextmanager
 def like_ctrl_c() -> Iterator[None]:
-    """`kill` and a closed terminal do what Ctrl-C does. What is ignored, as below `nohup`, stays ignored.
+    """Treat SIGTERM and SIGHUP like Ctrl-C. Signals that are ignored, as under `nohup`, stay ignored.
 
-    A terminal that is closed may say so twice, by its shell and by the kernel: that is no second Ctrl-C, which would
-    not let runs save.
+    A closing terminal may send SIGHUP twice, once from its shell and once from the kernel. The second one is ignored:
+    a second Ctrl-C would stop runs before they can save a checkpoint.
     """
     asked = False
 
@@ -26,7 +26,7 @@ def like_ctrl_c() -> Iterator[None]:
         again, asked = asked, True
         if number == signal.SIGHUP and again:
             return
-        interrupt = signal.getsignal(signal.SIGINT)  # what a shell has put into the background ignores it
+        interrupt = signal.getsignal(signal.SIGINT)  # not callable in a background job, which ignores SIGINT
         (interrupt if callable(interrupt) else signal.default_int_handler)(signal.SIGINT, frame)
 
     if threading.current_thread() is not threading.main_thread():

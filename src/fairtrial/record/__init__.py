@@ -1,1 +1,1 @@
-"""What happened? The recorder writes run directories, the store reads them."""
+"""Recording and reading of runs. The recorder writes run directories and the store reads them."""

@@ -1,4 +1,4 @@
-"""Files that are either the old one or the new one, never half of either."""
+"""Atomic replacement of files: a reader sees either the old or the new content, never a mixture."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _HINTS = {
     errno.EROFS: ("the file system is read-only", "Choose another place with --store or $FAIRTRIAL_STORE."),
     errno.EACCES: ("permission denied", "Choose another place with --store or $FAIRTRIAL_STORE."),
     errno.EPERM: ("permission denied", "Choose another place with --store or $FAIRTRIAL_STORE."),
-    errno.ENOTDIR: ("a file stands where a folder is needed", "Choose another place with --store."),
-    errno.ELOOP: ("a symbolic link stands where a file is needed", "Look at it, and remove it if it is not yours."),
+    errno.ENOTDIR: ("part of the path is a file, not a folder", "Choose another place with --store."),
+    errno.ELOOP: ("it is a symbolic link, not a regular file", "Inspect the link, and remove it if it is not yours."),
     errno.ENAMETOOLONG: ("the path is too long", "Choose shorter study and variant names."),
 }
 
 
 @contextlib.contextmanager
 def store_errors(path: Path) -> Iterator[None]:
-    """Turn what the operating system refuses into one sentence and a hint."""
+    """Convert common OS errors into a StoreError with a hint."""
     try:
         yield
     except OSError as error:
@@ -41,20 +41,20 @@ def store_errors(path: Path) -> Iterator[None]:
 
 
 class SyncLevel(Enum):
-    """How far a new file is pushed before it counts as written. None of them matters for a mere kill."""
+    """What to fsync when a file is replaced. This matters only for a power loss: a kill loses nothing at any level."""
 
-    NOTHING = 0  # can be made again
-    FILE = 1  # never half a file, even after a power cut
-    FOLDER = 2  # the new file, not the old one, even after a power cut
+    NOTHING = 0  # for files that can be regenerated
+    FILE = 1  # after a power loss, the file is either the old or the new one, and complete
+    FOLDER = 2  # after a power loss, the file is the new one
 
 
 def temporary_path(path: Path) -> Path:
-    """A name for what is to become this file. Processes of two machines may have the same number."""
+    """Return a temporary name next to a file. It has a random part, as processes of two machines may share a PID."""
     return path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
 
 
 def replace_file(path: Path, write: Callable[[Path], None], *, sync: SyncLevel = SyncLevel.FOLDER) -> None:
-    """Let `write` fill a temporary file beside `path`, make it durable, then put it in place."""
+    """Let `write` fill a temporary file next to `path`, fsync it, then rename it to `path`."""
     temporary = temporary_path(path)
     with store_errors(path):
         try:
@@ -74,9 +74,9 @@ def replace_bytes(path: Path, content: bytes, *, sync: SyncLevel = SyncLevel.FOL
 
 
 def link_file(source: Path, path: Path) -> None:
-    """Make `path` another name of `source`, or a copy where there are no hard links, in one step.
+    """Atomically make `path` a hard link to `source`, or a copy if the file system does not support hard links.
 
-    `source` must be synced already.
+    `source` must already be synced.
     """
     temporary = temporary_path(path)
     with store_errors(path):
@@ -85,16 +85,16 @@ def link_file(source: Path, path: Path) -> None:
                 sync_path(temporary)
             os.replace(temporary, path)  # noqa: PTH105
         finally:
-            temporary.unlink(missing_ok=True)  # two names of one file are not renamed onto each other
+            temporary.unlink(missing_ok=True)  # rename does nothing if both names are links to the same file
         sync_path(path.parent)
 
 
 _NO_LINKS = {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
-"""How file systems say that they have no hard links, or no more of them for this file."""
+"""Error numbers of file systems that do not support hard links, or no further ones for this file."""
 
 
 def link_or_copy(source: Path, path: Path) -> bool:
-    """Give a file a second name; where that is impossible, copy it. Returns whether it is a second name."""
+    """Hard-link a file, or copy it if that is impossible. Return whether it was linked."""
     try:
         os.link(source, path)
     except OSError as error:

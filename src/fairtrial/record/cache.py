@@ -1,8 +1,8 @@
-"""Things that are made once per store: data sets, outputs of a teacher. Known by what they are made from.
+"""A cache of things that are created once per store, such as data sets and teacher outputs, keyed by their inputs.
 
-The manifest of an entry lists the size and the SHA-256 of every file in it. An entry is held against that list before
-it is used, once per process and file: what a run reads is what its metadata name. Hashing takes 0.6 s per gigabyte, so
-this holds for data of any size. An entry that does not agree is set aside, not deleted, and made again.
+The manifest of an entry lists the size and SHA-256 of every file in it. An entry is verified against its manifest
+before use, once per process and file, so that a run reads exactly the data that its metadata name. Hashing takes 0.6 s
+per gigabyte, so data of any size are verified. A damaged entry is renamed, not deleted, and created again.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ CHANGED_OR_DAMAGED = "the file was changed or damaged"
 
 
 class DamagedEntry(StoreError):
-    """The files of an entry are not those that its manifest lists."""
+    """The files of an entry do not match its manifest."""
 
 
 @dataclass(frozen=True)
 class CacheDamage:
-    """One thing in the cache that is not as it was made. `remade`: it is made again when it is needed next."""
+    """One damaged entry of the cache. `remade`: it is created again when needed."""
 
     path: Path
     reason: str
@@ -48,7 +48,7 @@ class CacheDamage:
 
 
 class StoreCache:
-    """The cache of one store. Two processes that want the same entry make it once."""
+    """The cache of one store. Concurrent processes create an entry only once."""
 
     def __init__(self, root: Path, tell: Callable[[str], None] | None = None) -> None:
         self.root = root
@@ -57,7 +57,10 @@ class StoreCache:
     def entry(
         self, kind: str, key: Mapping[str, Any], make: MakeEntry, check: CheckEntry = lambda *_: False
     ) -> CacheEntry:
-        """`check` judges an entry of an earlier version, whose manifest does not list its files."""
+        """Return an entry, creating it if needed.
+
+        `check` validates an entry of an earlier version, whose manifest does not list its files.
+        """
         folder = self.root / kind / content_hash(dict(key))[:20]
         with contextlib.suppress(DamagedEntry):
             cache_entry = _read(folder)
@@ -80,7 +83,7 @@ class StoreCache:
 
     def _make(self, folder: Path, key: Mapping[str, Any], make: MakeEntry) -> CacheEntry:
         if self._tell is not None:
-            self._tell(f"Making {folder.parent.name} {key.get('name', '')} (once per store) …")
+            self._tell(f"Creating {folder.parent.name} {key.get('name', '')} (once per store) …")
         unfinished = folder.with_suffix(UNFINISHED)
         shutil.rmtree(unfinished, ignore_errors=True)
         with store_errors(folder):
@@ -94,15 +97,15 @@ class StoreCache:
         return CacheEntry(folder, manifest)
 
     def _make_again(self, folder: Path, key: Mapping[str, Any], make: MakeEntry, damage: DamagedEntry) -> CacheEntry:
-        """Never in silence, and never from what is damaged."""
+        """Set a damaged entry aside, report it, and create the entry again."""
         try:
             aside = set_aside(folder)
-            (self._tell or _to_stderr)(f"Not used: {damage.message}. It was moved to {aside.name} and is made again.")
+            (self._tell or _to_stderr)(f"Damaged: {damage.message}. It was moved to {aside.name} and is created again.")
             return self._make(folder, key, make)
         except (FairtrialError, ImportError, OSError) as error:
             why = error.message if isinstance(error, FairtrialError) else str(error)
             hint = error.hint if isinstance(error, FairtrialError) else None
-            raise StoreError(f"{damage.message}, and it cannot be made again: {why}", hint=hint) from error
+            raise StoreError(f"{damage.message}, and it cannot be created again: {why}", hint=hint) from error
 
 
 def _to_stderr(line: str) -> None:
@@ -110,20 +113,20 @@ def _to_stderr(line: str) -> None:
 
 
 def _settled(folder: Path, check: CheckEntry) -> CacheEntry | None:
-    """The entry, brought up to date where an earlier version made it; None where there is none."""
+    """Return the entry, upgraded if an earlier version created it; None if there is none."""
     cache_entry = _read(folder)
     if cache_entry is None or FILES in cache_entry.manifest:
         return cache_entry
     if not check(folder, cache_entry.manifest):
-        raise DamagedEntry(f"{folder} was made by an earlier version, and its content cannot be confirmed")
+        raise DamagedEntry(f"{folder} was created by an earlier version, and its content cannot be verified")
     manifest = _sealed({**cache_entry.manifest, FILES: _listed(folder)})
-    with contextlib.suppress(StoreError, OSError):  # a store that cannot be written can still be read
+    with contextlib.suppress(StoreError, OSError):  # a read-only store can still be read
         _write_manifest(folder, manifest)
     return CacheEntry(folder, manifest)
 
 
 def set_aside(folder: Path) -> Path:
-    """Move an entry out of the way: it is not used any more, and nothing of it is lost."""
+    """Rename a damaged entry, so that it is no longer used but not lost. Return its new path."""
     target = folder.with_name(f"{folder.name}{DAMAGED}{time.time_ns()}")
     with store_errors(folder):
         folder.rename(target)
@@ -131,12 +134,12 @@ def set_aside(folder: Path) -> Path:
 
 
 def damaged_entries(root: Path) -> Iterator[CacheDamage]:
-    """Everything in a cache that is not as it was made, read from the disk anew. `root` is that of the cache."""
+    """Yield all damage in the cache at `root`, reading every file again from disk."""
     for folder in sorted(root.glob("*/*/")):
         if folder.name.endswith(UNFINISHED):
             continue
         if DAMAGED in folder.name:
-            yield CacheDamage(folder, "it was set aside because it was damaged; nothing uses it any more", remade=False)
+            yield CacheDamage(folder, "it was set aside because it was damaged; nothing uses it", remade=False)
             continue
         try:
             manifest = _manifest(folder)
@@ -156,7 +159,10 @@ def _read(folder: Path) -> CacheEntry | None:
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
-    """None where there is no entry. A folder gets its name when all of it is there, so one without it is damaged."""
+    """Return the manifest of an entry, or None if there is no entry.
+
+    An entry gets its final folder name only when it is complete, so a folder without a manifest is damaged.
+    """
     try:
         manifest = orjson.loads(read_file(folder / MANIFEST))
     except FileNotFoundError:
@@ -166,24 +172,24 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     except (FairtrialError, orjson.JSONDecodeError):
         raise DamagedEntry(f"{folder / MANIFEST} cannot be read: {CHANGED_OR_DAMAGED}") from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get(FILES, {}), dict):
-        raise DamagedEntry(f"{folder / MANIFEST} does not describe an entry: {CHANGED_OR_DAMAGED}")
+        raise DamagedEntry(f"{folder / MANIFEST} is not a valid manifest: {CHANGED_OR_DAMAGED}")
     if FILES in manifest and manifest != _sealed(manifest):
         raise DamagedEntry(f"{folder / MANIFEST} does not have the recorded hash: {CHANGED_OR_DAMAGED}")
     return manifest
 
 
 def _sealed(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """With the hash of the rest, which holds what runs state about their data."""
+    """Return the manifest with a hash of its content, which includes what runs record about their data."""
     content = orjson.loads(orjson.dumps({name: value for name, value in manifest.items() if name != SEAL}))
     return {**content, SEAL: content_hash(content)}
 
 
 def _compare(folder: Path, manifest: Mapping[str, Any], *, forget: bool = False) -> None:
-    """Hold the files of an entry against its manifest. The names in the manifest are compared, never opened."""
+    """Compare the files of an entry with its manifest. Names in the manifest are untrusted and never opened."""
     recorded, there = manifest[FILES], dict(_files(folder))
     for name in sorted({*recorded, *there}):
         if name not in there:
-            raise DamagedEntry(f"{folder} lacks {name}")
+            raise DamagedEntry(f"{folder} does not contain {name}")
         if recorded.get(name) != _facts(there[name], forget=forget):
             raise DamagedEntry(f"{there[name]} does not have the recorded hash: {CHANGED_OR_DAMAGED}")
 
@@ -199,7 +205,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 _hashes: dict[tuple[str, int, int, int, int, int], str] = {}
-"""What this process has hashed, by path and by all that changes with a file's content."""
+"""Hashes that this process has computed, keyed by path and the stat fields that change with the content."""
 
 
 def _facts(path: Path, *, forget: bool) -> dict[str, Any]:
@@ -218,7 +224,7 @@ def _facts(path: Path, *, forget: bool) -> dict[str, Any]:
 
 
 def _sync_all(folder: Path) -> None:
-    """Everything that was made, before the manifest says that it is there."""
+    """Sync all files before the manifest lists them."""
     for path in folder.rglob("*"):
         sync_path(path)
 

@@ -1,7 +1,7 @@
-"""Checkpoints: written whole or not at all, known by their hash, and never unpickled blindly.
+"""Checkpoints: written atomically, identified by their hash, and never unpickled without restrictions.
 
-A state with tensors is stored in torch's own format and read with `weights_only=True`. A state of plain
-values is stored as JSON, so that programs without torch have checkpoints too. The first byte tells which.
+A state with tensors is stored in torch's format and loaded with `weights_only=True`. A state of plain values is stored
+as JSON, so that programs without torch can save checkpoints too. The first byte distinguishes the formats.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def write_checkpoint(path: Path, step: int, state: Mapping[str, Any], **details:
 
 
 def read_checkpoint(path: Path, *, sha256: str | None = None) -> Checkpoint:
-    """Read a checkpoint; with `sha256`, refuse a file whose content is not the one that was recorded."""
+    """Read a checkpoint. With `sha256`, raise a StoreError if the file has a different hash."""
     if not path.is_file():
         raise StoreError(f"no checkpoint {path}")
     if sha256 is not None and file_hash(path) != sha256:
@@ -60,7 +60,7 @@ def _serialize(path: Path, payload: dict[str, Any]) -> None:
     if foreign:
         raise UserError(
             f"this state cannot be saved: {foreign}",
-            hint="Save numbers, text, lists, dictionaries and torch tensors; convert arrays with .tolist().",
+            hint="Save only numbers, strings, lists, dictionaries and torch tensors; convert arrays with .tolist().",
         )
     plain = _as_json(payload)
     if plain is not None:
@@ -70,8 +70,8 @@ def _serialize(path: Path, payload: dict[str, Any]) -> None:
         import torch
     except ImportError:
         raise UserError(
-            "this state cannot be saved without torch: it holds bytes, tuples or keys that are not text",
-            hint="Use lists and text keys, or install torch.",
+            "this state cannot be saved without torch: it contains bytes, tuples or keys that are not strings",
+            hint="Use lists and string keys, or install torch.",
         ) from None
     try:
         torch.save(payload, path)
@@ -80,7 +80,7 @@ def _serialize(path: Path, payload: dict[str, Any]) -> None:
 
 
 def _foreign(value: Any, where: str = "") -> str | None:
-    """What in a state could not be read back safely, or None: a checkpoint that cannot be loaded is no checkpoint."""
+    """Return a description of the first value in a state that could not be loaded safely, or None."""
     if isinstance(value, Mapping):
         return next((problem for key, item in value.items() if (problem := _foreign(item, f"{where}.{key}"))), None)
     if type(value) in (list, tuple):
@@ -96,7 +96,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _disk_error(path: Path) -> OSError | None:
-    """torch hides a full disk behind a RuntimeError; ask the file system itself."""
+    """Return the OSError behind a RuntimeError of `torch.save`, such as a full disk, by writing to the file."""
     try:
         with path.open("ab") as file:
             file.write(b"\0" * 65536)
@@ -107,7 +107,7 @@ def _disk_error(path: Path) -> OSError | None:
 
 
 def _as_json(payload: dict[str, Any]) -> bytes | None:
-    """The JSON form, or None where reading it back would not give the same value."""
+    """Return the JSON form, or None if it does not round-trip to the same value."""
     try:
         text = json.dumps(payload)
     except (TypeError, ValueError):
@@ -130,5 +130,5 @@ def _deserialize(path: Path) -> dict[str, Any]:
     except Exception as error:
         raise StoreError(f"checkpoint {path} cannot be read: {error}") from error
     if not isinstance(payload, dict) or not {"step", "state"} <= payload.keys():
-        raise StoreError(f"{path} is not a checkpoint of Fairtrial")
+        raise StoreError(f"{path} is not a Fairtrial checkpoint")
     return payload

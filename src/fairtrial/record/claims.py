@@ -1,13 +1,12 @@
-"""Who may write a run directory: exactly one process, for as long as it lives.
+"""Claims on run directories: exactly one live process may write a run.
 
-The claim is an advisory lock on a file in the directory. The kernel gives it back when the process ends, however it
-ends, so a claim can never be left behind by a kill. The file holds the claim's *token*, a number that grows with every
-claim.
+A claim is an advisory lock on a file in the directory. The kernel releases it when the process ends for any reason, so
+a kill cannot leave a stale claim. The lock file contains the claim's *token*, a number that increases with every claim.
 
-A machine that was declared dead may live on and hold its lock. Whoever knows that the claim with a certain token is
-lost may take it over: the lock file is replaced by a new one with the next token, and so are the files that are
-appended to, so that what the old process still writes goes to files without a name. The old process finds out at its
-next write: every write asks first whether the lock file is still the one it holds.
+A machine that was declared dead may still be running and hold its lock. A process that knows that the claim with a
+certain token is lost may take it over. It replaces the lock file by a new one with the next token, and it replaces the
+files that are appended to, so that later writes of the old process go to unlinked files. The old process notices at its
+next write, because every write first checks whether the lock file is still the one that the process holds.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ class ClaimedElsewhere(Exception):
 
 
 class ClaimLost(RunsFailed):
-    """This process was taken for dead and its run was given to another: it must not write any more."""
+    """This process was presumed dead and another process took over its run. It must not write any more."""
 
 
 class RunGone(ClaimLost):
-    """The directory of the run was taken away: nobody has it."""
+    """The directory of the run was removed. No process holds the run."""
 
 
 class Fence:
-    """Asks, before a write, whether a run directory is still this writer's: one look at a file.
+    """Checks before a write that this process still holds the run directory, at the cost of one `stat`.
 
-    `also` is asked first, where the run is claimed in a second place too.
+    `also` is called first. A run of a shared store uses it to check its lease.
     """
 
     also: Callable[[], None] | None = None
 
     def __init__(self, lock: Path, held: int | None = None) -> None:
-        """`held` is the lock file as it was opened; without it, the one that is there now is meant."""
+        """`held` is the file descriptor of the lock file; by default, the file that is at the path now counts."""
         self._lock = os.fspath(lock)
         file_status = os.stat(self._lock if held is None else held)  # noqa: PTH116 — a path object costs a third more
         self._device, self._file = file_status.st_dev, file_status.st_ino
@@ -63,13 +62,13 @@ class Fence:
         except FileNotFoundError:
             raise RunGone(f"the directory of this run is gone: {os.path.dirname(self._lock)}") from None  # noqa: PTH120
         if file_status.st_ino != self._file or file_status.st_dev != self._device:
-            raise ClaimLost("this run was given to another process, which goes on with it")
+            raise ClaimLost("another process took over this run and continues it")
 
 
 class Claim:
-    """Holds a run directory for this process until `release`, or until the process ends.
+    """A claim of this process on a run directory, held until `release` or until the process ends.
 
-    `over` is the token of a claim that is known to be lost; only that one is taken over.
+    `takeover_token` is the token of a claim that is known to be lost; no other claim is taken over.
     """
 
     def __init__(self, paths: RunPaths, *, takeover_token: int | None = None) -> None:
@@ -100,7 +99,7 @@ _held: weakref.WeakSet[Claim] = weakref.WeakSet()
 
 
 def _let_go_in_child() -> None:
-    """A forked child, such as a worker that loads data, must not hold its parent's runs when the parent is gone."""
+    """Drop inherited locks in a forked child, such as a data loader worker, which may outlive its parent."""
     for claim in list(_held):
         claim.let_go()
 
@@ -109,7 +108,7 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 def _take(paths: RunPaths) -> tuple[int, int]:
-    """The lock that nobody holds, under the next token."""
+    """Take the free lock under the next token. Raises ClaimedElsewhere if another process holds it."""
     with _one_at_a_time(paths):
         held = _lock(paths)
         try:
@@ -119,7 +118,7 @@ def _take(paths: RunPaths) -> tuple[int, int]:
 
 
 def _take_over(paths: RunPaths, token: int) -> tuple[int, int] | None:
-    """The lock under the next token, whoever holds it, unless the claim is no longer the one that was meant."""
+    """Take the lock under the next token even if another process holds it, but only if its token is `token`."""
     if token_of(paths) != token:
         return None
     with _one_at_a_time(paths):
@@ -133,7 +132,7 @@ def _take_over(paths: RunPaths, token: int) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def _one_at_a_time(paths: RunPaths) -> Iterator[None]:
-    """Whoever takes a claim and whoever takes one over replace the same files: never both at once."""
+    """Serialize claims and takeovers, which replace the same files."""
     taking = _open(paths, paths.taking_over)
     try:
         fcntl.flock(taking, fcntl.LOCK_EX)
@@ -162,14 +161,14 @@ def _open(paths: RunPaths, path: Path) -> int:
 
 
 def _put_new_lock(paths: RunPaths, token: int) -> tuple[int, int]:
-    """A new file for every claim: on a file system that keeps locks to one machine, the later claim wins."""
+    """Create a new lock file for every claim, so that the later claim wins if locks are local to one machine."""
     fresh = temporary_path(paths.lock)
     with store_errors(paths.root):
         descriptor = open_lock(fresh, flags=os.O_RDWR | os.O_EXCL)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.pwrite(descriptor, f"{token}\n".encode(), 0)
-            os.fsync(descriptor)  # without its content the next claim would have a number that was given before
+            os.fsync(descriptor)  # if the content were lost, the next claim would reuse a token
             os.replace(fresh, paths.lock)  # noqa: PTH105
         except BaseException:
             os.close(descriptor)
@@ -178,16 +177,16 @@ def _put_new_lock(paths: RunPaths, token: int) -> tuple[int, int]:
 
 
 def _give_new_file(path: Path) -> None:
-    """The same content in another file: who has the old one open writes into the void."""
+    """Replace a file by a copy, so that writes through old file descriptors go to an unlinked file."""
     copy = temporary_path(path)
     with contextlib.suppress(FileNotFoundError):
         shutil.copyfile(path, copy)
-        sync_path(copy)  # what a checkpoint builds on was synced before, and must stay so
+        sync_path(copy)  # the lines before a checkpoint were synced, and the copy must be too
         os.replace(copy, path)  # noqa: PTH105
 
 
 def token_of(paths: RunPaths) -> int | None:
-    """The token of the last claim on a run directory."""
+    """Return the token of the last claim on a run directory, or None if there was none."""
     try:
         return int(read_regular(paths.lock).decode() or 0)
     except (FileNotFoundError, ValueError):
@@ -201,7 +200,7 @@ def _token(descriptor: int) -> int:
 
 
 def _try_lock(descriptor: int) -> bool:
-    """A reader that asks whether a run is claimed holds the lock for a moment: that is no claim."""
+    """Try to lock a file. Retry briefly, because `is_claimed` in another process holds the lock for a moment."""
     for _ in range(5):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -213,7 +212,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _is_current(descriptor: int, path: Path) -> bool:
-    """Whether the locked file is still the one at `path`: the directory may have been archived meanwhile."""
+    """Return whether the locked file is still the one at `path`: the directory may have been archived meanwhile."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -221,12 +220,12 @@ def _is_current(descriptor: int, path: Path) -> bool:
 
 
 def is_claimed(paths: RunPaths) -> bool:
-    """Whether a living process is writing this run now."""
+    """Return whether a live process is writing this run."""
     return _is_held(paths.lock, fcntl.LOCK_SH)
 
 
 def _is_held(path: Path, kind: int) -> bool:
-    """Whether somebody's lock keeps us from ours, which is given back at once."""
+    """Return whether another process holds a conflicting lock. Our own lock is released immediately."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -242,7 +241,7 @@ def _is_held(path: Path, kind: int) -> bool:
 
 @contextlib.contextmanager
 def launching(store: StorePaths, study: str) -> Iterator[None]:
-    """A launcher is at work on a study; several may be. Whoever watches can tell, also after a kill."""
+    """Mark a study as being launched. Several launchers may do so; the kernel removes the mark after a kill."""
     path = store.launching(study)
     with store_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -255,5 +254,5 @@ def launching(store: StorePaths, study: str) -> Iterator[None]:
 
 
 def is_launching(store: StorePaths, study: str) -> bool:
-    """Whether a living launcher is at work on a study."""
+    """Return whether a live launcher is working on a study."""
     return _is_held(store.launching(study), fcntl.LOCK_EX)

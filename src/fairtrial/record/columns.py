@@ -1,4 +1,4 @@
-"""Series in columns: `metrics.parquet`, in row groups that are written and read one by one, each with a checksum."""
+"""The columnar copy of series, `metrics.parquet`, written and read in row groups, each with a checksum."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import numpy
 
 LINES_BYTES = b"fairtrial.lines_bytes"
-"""In the columnar copy: the size of the lines that it was made of. Times of files do not survive copying."""
+"""Parquet metadata key: the size of the lines that the copy was made from. File times do not survive copying."""
 HEADER = b"fairtrial.series"
-"""In the columnar copy: where each metric stands, each series in brief, and checksums; behind a checksum of itself."""
+"""Parquet metadata key: the position and brief of each series, and checksums, preceded by the header's own checksum."""
 GROUP_POINTS = 1 << 17
 
 Series = dict[str, tuple["numpy.ndarray[Any, Any]", "numpy.ndarray[Any, Any]"]]
@@ -37,7 +37,7 @@ Series = dict[str, tuple["numpy.ndarray[Any, Any]", "numpy.ndarray[Any, Any]"]]
 
 @dataclass(frozen=True)
 class Brief:
-    """A series in brief. `low` and `high` are those of its finite values."""
+    """A summary of a series. `low` and `high` are the minimum and maximum of its finite values."""
 
     points: int
     last_step: int
@@ -47,7 +47,7 @@ class Brief:
 
 
 def brief_of(blocks: Iterator[Block]) -> Brief:
-    """One pass over a series that has points."""
+    """Compute the brief of a non-empty series in one pass."""
     points, last_step, last = 0, 0, math.nan
     low = high = None
     for steps, values in blocks:
@@ -60,9 +60,9 @@ def brief_of(blocks: Iterator[Block]) -> Brief:
 
 
 def hash_of(blocks: Iterator[Block]) -> str:
-    """SHA-256 of a series: of every point its step and its value, 8 bytes each, little-endian.
+    """Return the SHA-256 of a series: the step and value of each point, 8 bytes each, little-endian.
 
-    It says whether two runs have the same numbers, bit for bit, whatever else their files hold.
+    Equal hashes mean that two runs have the same numbers, bit for bit, regardless of the rest of their files.
     """
     digest = hashlib.sha256()
     for steps, values in blocks:
@@ -83,17 +83,17 @@ def _finite_range(values: array[float]) -> tuple[float | None, float | None]:
 
 
 class _GroupWriter:
-    """Writes row groups of a limited size, and notes what a reader wants to know before it reads any."""
+    """Writes row groups of limited size, and collects their lengths and checksums for the header."""
 
     def __init__(self, names: Sequence[str], path: Path, made_of: Mapping[bytes, bytes] | None) -> None:
         import pyarrow
         import pyarrow.parquet
 
-        # The dictionary is made by hand: `dictionary_encode` would import pyarrow.compute, 60 ms in every job.
+        # The dictionary is built by hand, because `dictionary_encode` would import pyarrow.compute: 60 ms per job.
         self._names = _strings(names)
         kinds = [pyarrow.dictionary(pyarrow.int32(), pyarrow.string()), pyarrow.int64(), pyarrow.float64()]
         self._schema = pyarrow.schema(list(zip(("metric", "step", "value"), kinds, strict=True)), metadata=made_of)
-        # Without statistics and dictionaries of values that do not repeat: smaller, and read a third faster.
+        # Values do not repeat, so without statistics and dictionaries the file is smaller and reads a third faster.
         self._file = pyarrow.parquet.ParquetWriter(
             path, self._schema, write_statistics=False, use_dictionary=["metric"]
         )
@@ -159,7 +159,7 @@ def checksum(steps: Any, values: Any) -> int:
 
 
 def _numbers(kind: Any, values: array[Any]) -> Any:
-    """A column from memory as it is: `pyarrow.array` would import pandas where there is one, half a second."""
+    """Wrap an array as an Arrow column without copying. `pyarrow.array` would import pandas if installed: 0.5 s."""
     import pyarrow
 
     return pyarrow.Array.from_buffers(kind, len(values), [None, pyarrow.py_buffer(values)])
@@ -174,20 +174,20 @@ def _strings(names: Sequence[str]) -> Any:
 
 
 DAMAGE = (OSError, ValueError, LookupError, TypeError, NotImplementedError, MemoryError, struct.error)
-"""What readers raise for a file whose bytes were changed; a length may have become one that no memory holds."""
+"""Exceptions that readers raise for a damaged file. MemoryError: a damaged length can exceed the memory."""
 
 
 class ColumnarRun:
-    """The columnar copy of a run. Raises one of DAMAGE where the file is damaged."""
+    """The columnar copy of a run. Raises one of DAMAGE if the file is damaged."""
 
     def __init__(self, paths: RunPaths, *, in_blocks: bool = False) -> None:
         import pyarrow
         import pyarrow.parquet
 
-        # The file is small: read at once and decoded in this thread, a thousand of them take a third of the time.
+        # Files are small: reading them whole and decoding them in this thread takes a third of the time.
         if in_blocks:
-            open_regular(paths.columns).close()  # pyarrow would wait for a pipe
-            source = pyarrow.OSFile(str(paths.columns))  # not mapped: what is mapped counts as memory of the process
+            open_regular(paths.columns).close()  # pyarrow would block on a named pipe
+            source = pyarrow.OSFile(str(paths.columns))  # not memory-mapped: mapped pages count as process memory
         else:
             with open_regular(paths.columns) as file:
                 source = pyarrow.BufferReader(pyarrow.py_buffer(file.read()))
@@ -199,11 +199,11 @@ class ColumnarRun:
 
     @property
     def extent(self) -> Extent | None:
-        """Of the lines that it was made of; unknown in files of earlier versions."""
+        """The extent of the lines that the copy was made from; None in files of earlier versions."""
         return Extent.from_record(self._header["lines"]) if self._header else None
 
     def read(self) -> Series:
-        """All of it."""
+        """Read all series."""
         import numpy
 
         if self._header is None:
@@ -221,7 +221,7 @@ class ColumnarRun:
         return {each[0]: (steps[a:b], values[a:b]) for each, (a, b) in zip(metrics, pairwise(ends), strict=True)}
 
     def _read_unchecked(self) -> Series:
-        """A file of an earlier version, which has no checksums."""
+        """Read a file of an earlier version, which has no checksums."""
         import numpy
 
         table = self._file.read(use_threads=False)
@@ -229,13 +229,13 @@ class ColumnarRun:
             column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns
         )
         names = metric.dictionary.to_pylist()
-        # The rows of a metric stand together, in the order of its code.
+        # The rows are sorted by metric code, so each metric is one range.
         ends = numpy.searchsorted(column_in_memory(metric.indices, numpy.int32), range(len(names) + 1)).tolist()
         steps, values = column_in_memory(columns[0], numpy.int64), column_in_memory(columns[1], numpy.float64)
         return {name: (steps[a:b], values[a:b]) for name, (a, b) in zip(names, pairwise(ends), strict=True)}
 
     def _group(self, number: int) -> tuple[Any, Any]:
-        """The steps and values of one row group; a ValueError where they are not those that were written."""
+        """Return the steps and values of one row group. Raises a ValueError if they do not match the checksum."""
         import numpy
 
         table = self._file.read_row_group(number, columns=["step", "value"], use_threads=False)
@@ -248,10 +248,10 @@ class ColumnarRun:
             raise ValueError("a row group is damaged")
         return steps, values
 
-    # Block by block, for files that say where each metric stands.
+    # Block-wise reading, for files with a header.
 
     def is_whole(self) -> bool:
-        """Whether every block has its checksum. Files of earlier versions have none, and are read by `read`."""
+        """Return whether every row group matches its checksum; False for files of earlier versions, which have none."""
         if self._header is None:
             return False
         try:
@@ -284,7 +284,7 @@ class ColumnarRun:
             at += count
 
     def _kept_group(self, number: int) -> Block:
-        """Metrics share groups, so the last one is kept."""
+        """Return a row group, caching the last one, because several metrics can share a group."""
         if self._last is None or self._last[0] != number:
             columns = self._group(number)
             steps, values = array("q"), array("d")
@@ -295,13 +295,13 @@ class ColumnarRun:
 
 
 def _checked_header(content: bytes, facts: Any) -> dict[str, Any]:
-    """The header, if it is as it was written and fits the file."""
+    """Parse the header and check that it is intact and matches the file."""
     header = _parsed_header(content)
     points = sum(each[1] for each in header["metrics"])
     if not facts.num_rows == points == sum(count for count, _ in header["groups"]):
-        raise ValueError("the header does not fit the file")
+        raise ValueError("the header does not match the file")
     if facts.num_row_groups != len(header["groups"]):
-        raise ValueError("the header does not fit the file")
+        raise ValueError("the header does not match the file")
     return header
 
 
@@ -320,12 +320,12 @@ def _briefs(header: Mapping[str, Any]) -> dict[str, Brief]:
     }
 
 
-# The header alone
+# The header only
 
 
 @dataclass(frozen=True)
 class ColumnsHeader:
-    """What the columnar copy says about itself: the lines it was made of, and each series in brief."""
+    """The header of a columnar copy: the lines that it was made from, and the brief of each series."""
 
     lines_bytes: int
     extent: Extent | None
@@ -333,16 +333,16 @@ class ColumnsHeader:
 
 
 def read_header(paths: RunPaths) -> ColumnsHeader | None:
-    """The header, read without pyarrow, which takes longer to import than all else that `runs show` does.
+    """Read the header without pyarrow, whose import takes longer than everything else that `runs show` does.
 
-    None in files of earlier versions. Raises one of DAMAGE where the file is damaged.
+    Return None for files of earlier versions. Raises one of DAMAGE if the file is damaged.
     """
     with open_regular(paths.columns) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _FOOTER_END_BYTES))
         length, magic = struct.unpack("<I4s", file.read())
         if magic != b"PAR1" or length > min(size - _FOOTER_END_BYTES, LARGEST_DOCUMENT_BYTES):
-            raise ValueError("not a Parquet file of ours")
+            raise ValueError("not a Parquet file written by Fairtrial")
         file.seek(size - _FOOTER_END_BYTES - length)
         footer = file.read(length)
     content, lines_bytes = _footer_value(footer, HEADER), _footer_value(footer, LINES_BYTES)
@@ -354,11 +354,11 @@ def read_header(paths: RunPaths) -> ColumnsHeader | None:
 
 _FOOTER_END_BYTES = 8
 _THRIFT_STRING = b"\x18"
-"""In a footer every string is this byte, its length as a varint, and its content. JSON never contains the byte."""
+"""In a footer, each string is this byte, its length as a varint, and its content. JSON never contains this byte."""
 
 
 def _footer_value(footer: bytes, key: bytes) -> bytes | None:
-    """The value that Parquet's footer has for a key: the string that follows the key."""
+    """Return the value of a key in the Parquet footer: the string that follows the key."""
     marked = _THRIFT_STRING + bytes([len(key)]) + key + _THRIFT_STRING
     at = footer.find(marked)
     if at < 0:
@@ -374,7 +374,7 @@ def _footer_value(footer: bytes, key: bytes) -> bytes | None:
 
 
 def column_in_memory(chunk: Any, kind: Any) -> numpy.ndarray[Any, Any]:
-    """An Arrow column as it lies there: `to_numpy` would import pandas where there is one."""
+    """View an Arrow column as a NumPy array without copying. `to_numpy` would import pandas if installed."""
     import numpy
 
     if not len(chunk):

@@ -1,8 +1,8 @@
-"""Finds everything in a store that is not what was recorded, and repairs what can be repaired without loss.
+"""Detection of damaged files in a store, and repairs that lose nothing.
 
-A check looks at one run, one study or the store, and yields what is damaged: the file, the reason, and a `Repair` where
-there is one. Nothing is invented and nothing is lost: whatever a repair replaces or takes away is first put into the
-store's `.archive`, below the moment of the repair.
+A check examines one run, one study or the store and yields each damaged file with the reason and, if possible, a
+`Repair`. Repairs never invent data. Before a repair replaces or removes a file, it saves the file in the store's
+`.archive`, in a folder named after the time of the repair.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from fairtrial.record.studies import load_plan
 from fairtrial.record.study_cache import is_whole_copy
 
 QUIET_S = 60.0
-"""A temporary file that nobody has touched for so long was left by a process that was killed."""
+"""Seconds after which an unchanged temporary file is considered a leftover of a killed process."""
 
 Repair = Callable[["Quarantine"], None]
 
 
 @dataclass(frozen=True)
 class Damage:
-    """One file that is not what was recorded.
+    """One file that differs from what was recorded.
 
-    `repair` says in words what can be done, also by hand; `mend` does it. `kept` is where the old file was put.
+    `repair` describes what can be done, possibly by hand; `mend` does it. `kept` is the backup of the old file.
     """
 
     path: Path
@@ -79,7 +79,7 @@ class Damage:
 
 
 class Quarantine:
-    """Where repairs put what they replace: below `.archive` of the store, under the path that it had."""
+    """The folder in the store's `.archive` where repairs save replaced files under their original relative paths."""
 
     def __init__(self, store: Store) -> None:
         self._root = store.root
@@ -106,11 +106,11 @@ class Quarantine:
 
 
 ProgressCallback = Callable[[int, int], None]
-"""Is told how many runs have been looked at, and of how many."""
+"""Called with the number of checked runs and the total number of runs."""
 
 
 def find_damage(store: Store, *, on_progress: ProgressCallback = lambda _done, _all: None) -> Iterator[Damage]:
-    """All damage of a store. Runs that are being made right now are left in peace."""
+    """Yield all damage in a store. Runs in progress are skipped."""
     places = [(study, RunPaths(Path(entry.path))) for study, entry in store.directories()]
     misplaced = _misplaced(places)
     for done, (study, paths) in enumerate(places):
@@ -127,7 +127,7 @@ def find_damage(store: Store, *, on_progress: ProgressCallback = lambda _done, _
 
 
 def mend(store: Store, damage: Damage) -> Damage:
-    """Repair one thing; the damage as it is then. One that cannot be repaired now stays, with the reason."""
+    """Repair one damage and return its new state. If the repair fails, the reason is added to the damage."""
     if damage.mend is None:
         return damage
     quarantine = Quarantine(store)
@@ -141,16 +141,16 @@ def mend(store: Store, damage: Damage) -> Damage:
             finally:
                 claim.release()
     except ClaimedElsewhere:
-        return replace(damage, reason=f"{damage.reason}; it is being written, so it was not repaired")
+        return replace(damage, reason=f"{damage.reason}; not repaired, because the run is in progress")
     except (FairtrialError, OSError) as error:
-        return replace(damage, reason=f"{damage.reason}; it could not be repaired: {error}")
+        return replace(damage, reason=f"{damage.reason}; the repair failed: {error}")
     return replace(damage, repaired=True, kept=quarantine.kept)
 
 
 # Runs
 
 Misplaced = Mapping[tuple[str, str], Path]
-"""Study and run → a whole metadata.json that describes that run and is in another folder."""
+"""(Study, run) → an intact metadata.json that describes this run but is in another folder."""
 
 
 def _misplaced(places: Sequence[tuple[str, RunPaths]]) -> Misplaced:
@@ -179,14 +179,14 @@ def _of_run(paths: RunPaths, misplaced: Misplaced) -> Iterator[Damage]:
 
 
 def _of_no_run(study: str, paths: RunPaths, misplaced: Misplaced) -> Iterator[Damage]:
-    """A folder without metadata is damage where something was recorded in it."""
+    """Report a folder without metadata as damaged if it contains metrics or events."""
     if any(path.is_file() and path.stat().st_size for path in (paths.metrics, paths.events)):
         damage = _restorable(paths, DamagedRun(f"{paths.metadata} is missing"), misplaced)
         yield replace(damage, run=f"{study}/{paths.root.name}")
 
 
 def _restorable(paths: RunPaths, error: DamagedRun, misplaced: Misplaced) -> Damage:
-    """Damaged metadata, with a whole copy where there is one: left by a kill, or put into another run's folder."""
+    """Report damaged metadata, with a repair if an intact copy exists: left by a kill, or in another run's folder."""
     copies = [*sorted(paths.root.glob(".metadata.json.*.tmp"), key=lambda path: path.stat().st_mtime)][::-1]
     elsewhere = misplaced.get((paths.root.parent.name, paths.root.name))
     for copy in [*copies, *([elsewhere] if elsewhere else [])]:
@@ -199,14 +199,14 @@ def _restorable(paths: RunPaths, error: DamagedRun, misplaced: Misplaced) -> Dam
                 return Damage(
                     paths.metadata,
                     error.message,
-                    repair=f"restore it from the whole copy {copy.name} in {copy.parent}",
+                    repair=f"restore it from the intact copy {copy.name} in {copy.parent}",
                     mend=partial(_restore, paths.metadata, content),
                 )
-    return Damage(paths.metadata, error.message, repair="bring it back from a backup; no whole copy is in the store")
+    return Damage(paths.metadata, error.message, repair="restore it from a backup; the store has no intact copy")
 
 
 def _contradicted(paths: RunPaths, metadata: RunMetadata) -> bool:
-    """Whether the other files of a run are not those that these metadata were written for."""
+    """Return whether the other files of a run contradict these metadata."""
     return bool(why_other_lines(paths, metadata) or why_broken(paths.events, metadata))
 
 
@@ -216,7 +216,7 @@ def _restore(path: Path, content: bytes, quarantine: Quarantine) -> None:
 
 
 def _of_series(paths: RunPaths, metadata: RunMetadata) -> Iterator[Damage]:
-    """Lines first: they are the truth. The columnar copy can be made again from lines that are whole."""
+    """Check the lines first, because they are authoritative. Intact lines can recreate the columnar copy."""
     problem = verify_series(paths, metadata)
     if problem is None:
         problem = _contradiction(paths, metadata)
@@ -227,15 +227,15 @@ def _of_series(paths: RunPaths, metadata: RunMetadata) -> Iterator[Damage]:
         yield Damage(
             paths.columns,
             str(problem),
-            repair="make it again from metrics.jsonl",
+            repair="recreate it from metrics.jsonl",
             mend=lambda quarantine: _remake_columns(paths, quarantine),
         )
         return
-    yield Damage(paths.metrics, str(problem), repair="bring it back from a backup, or run it again with --replace")
+    yield Damage(paths.metrics, str(problem), repair="restore it from a backup, or run it again with --replace")
 
 
 def _contradiction(paths: RunPaths, metadata: RunMetadata) -> SeriesProblem | None:
-    """The same for runs of earlier versions, which recorded the last value of every metric and no hash."""
+    """Check a run of an earlier version, which recorded the final value of every metric but no hash."""
     if metadata.series is not None:
         return None
     try:
@@ -257,8 +257,8 @@ def _of_best(paths: RunPaths, metadata: RunMetadata) -> Iterator[Damage]:
 
 
 def _of_events(paths: RunPaths, metadata: RunMetadata | None) -> Iterator[Damage]:
-    """The lines of events, and the checkpoints whose hashes they have."""
-    hint = "bring it back from a backup; the run's numbers do not depend on it"
+    """Check the events, and the checkpoints whose hashes they contain."""
+    hint = "restore it from a backup; the metrics of the run do not depend on it"
     if metadata is not None and (why := why_broken(paths.events, metadata)):
         yield Damage(paths.events, why, repair=hint)
         return
@@ -276,18 +276,18 @@ def _of_events(paths: RunPaths, metadata: RunMetadata | None) -> Iterator[Damage
     for path, sha256 in sorted(saved.items()):
         if not path.is_file():
             if path != paths.last and not _is_elsewhere(paths, path):
-                yield Damage(path, f"{path} is missing; events.jsonl says that it was saved", repair=_REPEAT)
+                yield Damage(path, f"{path} is missing, although events.jsonl records it as saved", repair=_REPEAT)
         elif file_hash(path) != sha256:
             yield _checkpoint_damage(paths, path, sha256, "events.jsonl")
 
 
 def _of_torn(path: Path, metadata: RunMetadata | None) -> Iterator[Damage]:
-    """A kill leaves an unfinished last line, which a resume cuts off. A run that has ended is never resumed."""
+    """Check for an incomplete last line in an ended run. In other runs, a resume removes the one that a kill left."""
     if metadata is not None and metadata.status != Status.RUNNING and is_torn(path):
         yield Damage(
             path,
-            f"{path} ends with a line that was cut off",
-            repair="take that line away",
+            f"{path} ends with an incomplete line",
+            repair="remove that line",
             mend=partial(_drop_torn, path),
         )
 
@@ -298,7 +298,7 @@ def _drop_torn(path: Path, quarantine: Quarantine) -> None:
 
 
 def _follow(paths: RunPaths, row: Mapping[str, Any], saved: dict[Path, str]) -> None:
-    """Which checkpoints there are after an event, with their hashes."""
+    """Update the expected checkpoints and their hashes after an event."""
     if row["event"] == "checkpoint_saved":
         saved[paths.step(row["step"])] = saved[paths.last] = row["sha256"]
     elif row["event"] == "top_kept":
@@ -322,19 +322,19 @@ def _step_of(path: Path) -> int:
 
 
 def _is_elsewhere(paths: RunPaths, path: Path) -> bool:
-    """Whether a checkpoint was left in the shared store, from where nobody has needed it yet."""
+    """Return whether a checkpoint is in the shared store and has not been downloaded."""
     from fairtrial.record.remote_state import read_remote_state
 
     known = read_remote_state(paths)
     return known is not None and str(path.relative_to(paths.root)) in known.absent
 
 
-_REPEAT = "bring it back from a backup; a resume goes on from an earlier checkpoint"
+_REPEAT = "restore it from a backup; a resume uses an earlier checkpoint"
 
 
 def _checkpoint_damage(paths: RunPaths, path: Path, sha256: str, where: str) -> Damage:
-    """A checkpoint with another hash; another file of the run that has the recorded one is a copy of it."""
-    reason = f"{path} does not have the hash that {where} has"
+    """Report a checkpoint with a wrong hash. Another file of the run with the recorded hash is an intact copy."""
+    reason = f"{path} does not have the hash recorded in {where}"
     for other in sorted(paths.checkpoints.iterdir()):
         if other != path and other.is_file() and not other.is_symlink() and file_hash(other) == sha256:
             return Damage(
@@ -356,7 +356,7 @@ def _duplicate(source: Path, target: Path) -> None:
 
 
 def _of_notes(paths: RunPaths) -> Iterator[Damage]:
-    """Small files that are written anew when they are needed."""
+    """Check small files that are rewritten when needed."""
     for path in (paths.delivered, paths.heartbeat):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             try:
@@ -367,7 +367,7 @@ def _of_notes(paths: RunPaths) -> Iterator[Damage]:
                 yield Damage(
                     path,
                     f"{path} is not JSON",
-                    repair="take it away; it is written anew when it is needed",
+                    repair="remove it; it is rewritten when needed",
                     mend=partial(_take, path),
                 )
 
@@ -377,7 +377,7 @@ def _take(path: Path, quarantine: Quarantine) -> None:
 
 
 def _leftovers(paths: RunPaths) -> Iterator[Damage]:
-    """Temporary files that a kill left behind. A run that is resumed removes them; an ended one never is."""
+    """Yield temporary files that a kill left behind. A resumed run removes them, but ended runs are never resumed."""
     for path in sorted([*paths.root.glob(".*.tmp"), *paths.checkpoints.glob(".*.tmp")]):
         if _is_old(path):
             yield _leftover(path)
@@ -392,8 +392,8 @@ def _is_old(path: Path) -> bool:
 def _leftover(path: Path) -> Damage:
     return Damage(
         path,
-        f"{path} was left by a process that was killed",
-        repair="take it away",
+        f"{path} was left by a killed process",
+        repair="remove it",
         mend=partial(_take, path),
     )
 
@@ -408,10 +408,10 @@ def _of_study(store: Store, study: str) -> Iterator[Damage]:
         yield Damage(
             store.paths.study_plan(study),
             error.message,
-            repair="bring it back from a backup, or move it away: the next launch writes what it is given then",
+            repair="restore it from a backup, or move it away; the next launch then writes its own plan",
         )
     if why := why_interim_looks_damaged(store, study):
-        yield Damage(store.paths.interim_looks(study), why, repair="bring it back from a backup")
+        yield Damage(store.paths.interim_looks(study), why, repair="restore it from a backup")
     folder = store.paths.study(study)
     for path in sorted(folder.glob(".*.tmp")):
         if _is_old(path):
@@ -424,12 +424,12 @@ def _of_store(store: Store) -> Iterator[Damage]:
         yield Damage(
             index,
             f"{index} does not have its recorded checksum",
-            repair="take it away; it is made again from the runs",
+            repair="remove it; it is rebuilt from the runs",
             mend=partial(_take, index),
         )
     for path in sorted(store.paths.series_caches.glob("*.arrow")):
         if not is_whole_copy(path):
-            yield _of_cache(path, f"{path} is damaged, or of another version", remade=True)
+            yield _of_cache(path, f"{path} is damaged or from another version", remade=True)
     for cache_damage in damaged_entries(store.paths.cache):
         yield _of_cache(cache_damage.path, cache_damage.reason, remade=cache_damage.remade)
     for name in profile_names(store.paths):
@@ -437,7 +437,7 @@ def _of_store(store: Store) -> Iterator[Damage]:
             try:
                 read_profile(path, PROFILE_SCHEMA)
             except FairtrialError as error:
-                yield Damage(path, error.message, repair="bring it back from a backup, or measure again")
+                yield Damage(path, error.message, repair="restore it from a backup, or measure again")
     for folder in (store.root, store.paths.cache):
         for path in sorted(folder.glob(".*.tmp")):
             if _is_old(path):
@@ -445,5 +445,5 @@ def _of_store(store: Store) -> Iterator[Damage]:
 
 
 def _of_cache(path: Path, reason: str, *, remade: bool) -> Damage:
-    message = "take it away; it is made again when it is needed" if remade else "take it away; nothing uses it"
+    message = "remove it; it is recreated when needed" if remade else "remove it; nothing uses it"
     return Damage(path, reason, repair=message, mend=partial(_take, path))

@@ -1,4 +1,4 @@
-"""Where a run happened: the commit, the versions, the machine. Recorded beside the fingerprint, not in it."""
+"""The environment of a run: commit, package versions and machine. It is recorded but not part of the fingerprint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fairtrial.core.regular_files import read_regular
 from fairtrial.core.secrets import redact_words
 
 CODE = (":/", *(f":(top,exclude,glob){pattern}" for pattern in NOT_CODE))
-"""What git is asked about: everything but what a project writes about itself."""
+"""The git pathspecs of code: everything except files that Fairtrial writes about a project."""
 STAT_WIDTH = 78
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _CPU_DETAILS = {"cpu family": "family", "model": "model", "stepping": "stepping", "CPU architecture": "architecture",
@@ -30,13 +30,13 @@ CPU_FEATURES = (
     "sse4_2", "avx", "fma", "avx2", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16",
     "avx_vnni", "amx_tile", "amx_bf16", "amx_int8", "asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2",
 )  # fmt: skip
-"""What kernels are chosen by; the dozens of other flags change no number."""
+"""CPU flags by which libraries select kernels. Other flags do not affect numerical results."""
 MOST_COMMAND_CHARACTERS = 4000
 PACKAGES = ("fairtrial", "torch", "numpy", "mnist1d", "scikit-learn", "peft", "transformers")
 
 
 def git_state(folder: Path) -> dict[str, Any]:
-    """Commit and dirtiness of the working tree around `folder`; null where there is no repository."""
+    """Return the commit and the uncommitted changes of the working tree around `folder`; null without a repository."""
     commit = git_output(folder, "rev-parse", "HEAD")
     if commit is None:
         return {"git_commit": None, "git_dirty": None, "git_dirty_hash": None}
@@ -46,29 +46,29 @@ def git_state(folder: Path) -> dict[str, Any]:
 
 
 def _untracked(folder: Path) -> bytes:
-    """New files by name and content; large ones, which are data rather than code, by name and size."""
+    """Return untracked files by name and content; large ones, which are probably data, by name and size."""
     top = Path((git_output(folder, "rev-parse", "--show-toplevel") or str(folder)).strip())
     names = (git_output(top, "ls-files", "-z", "--others", "--exclude-standard", "--", *CODE) or "").split("\0")
     contents = []
     for path in (top / name for name in names if name):
-        with contextlib.suppress(OSError):  # gone again, or not ours to read
+        with contextlib.suppress(OSError):  # deleted meanwhile, or not readable
             size = path.stat().st_size
             contents += [f"{path.relative_to(top)} {size}".encode(), read_regular(path) if size < 1 << 20 else b""]
     return b"\n".join(contents)
 
 
 def changed_files(folder: Path, before: str, after: str) -> list[str] | None:
-    """The files of code that differ between two commits; None where git cannot say."""
-    if not all(_COMMIT.fullmatch(commit) for commit in (before, after)):  # what others wrote is no option of git
+    """Return the code files that differ between two commits, or None if git cannot determine them."""
+    if not all(_COMMIT.fullmatch(commit) for commit in (before, after)):  # untrusted text must not be a git option
         return None
     names = git_output(folder, "diff", "--name-only", "-z", before, after, "--", *CODE)
     return None if names is None else _names_in(names)
 
 
 def find_commit(folder: Path, name: str) -> str | None:
-    """The full hash of a commit, branch or tag; None where the repository around `folder` has no such commit.
+    """Return the full hash of a commit, branch or tag, or None if the repository around `folder` does not have it.
 
-    Names come from people and from recorded runs: git is told that none of them is an option.
+    Names come from users and from recorded runs, so `--end-of-options` prevents git from parsing them as options.
     """
     if not name or "\0" in name:
         return None
@@ -78,11 +78,11 @@ def find_commit(folder: Path, name: str) -> str | None:
 
 @dataclass(frozen=True)
 class CodeChanges:
-    """How files of a working tree differ from a commit: committed since, not committed, and not known to git at all."""
+    """Differences between a working tree and a commit: later commits, uncommitted changes and untracked files."""
 
     commit: str
     stat: str
-    """As `git diff --stat` prints it; empty where nothing that git knows has changed."""
+    """The output of `git diff --stat`; empty if no tracked file has changed."""
     files: Sequence[str]
     untracked: Sequence[str]
 
@@ -92,7 +92,7 @@ class CodeChanges:
 
 
 def code_changes(folder: Path, commit: str, paths: Sequence[str] = ()) -> CodeChanges | None:
-    """What changed since a commit, below some paths or in all code of the repository; None where git cannot say."""
+    """Return the changes since a commit in some paths or in all code, or None if git cannot determine them."""
     if not _COMMIT.fullmatch(commit):
         return None
     where = tuple(paths) or CODE
@@ -105,7 +105,7 @@ def code_changes(folder: Path, commit: str, paths: Sequence[str] = ()) -> CodeCh
 
 
 def has_files(folder: Path, commit: str, path: str) -> bool:
-    """Whether the working tree or the commit has files below a path: one that is misspelled never changes."""
+    """Return whether the working tree or the commit has files below a path. A misspelled path has none."""
     known = git_output(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", path)
     return bool(known) or bool(git_output(folder, "diff", "--no-ext-diff", "--name-only", "-z", commit, "--", path))
 
@@ -130,7 +130,7 @@ def git_output(folder: Path, *arguments: str) -> str | None:
 
 
 def machine(packages: Iterable[str] = PACKAGES) -> dict[str, Any]:
-    """What could make another machine give other numbers or times."""
+    """Return properties of this machine that can affect numerical results or timings."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -156,9 +156,9 @@ def cpu_name() -> str | None:
 
 
 def processor() -> dict[str, Any]:
-    """The processor in enough detail to tell two apart that go by the same name, as in `AMD EPYC`.
+    """Return the processor in enough detail to distinguish models with the same name, such as `AMD EPYC`.
 
-    Code that is compiled for several instruction sets rounds differently on each: the same seed gives other bits.
+    Code compiled for several instruction sets rounds differently on each, so the same seed gives different bits.
     """
     core = _first_core()
     parts = [core.get("vendor_id") or core.get("CPU implementer")]
@@ -172,7 +172,7 @@ def processor() -> dict[str, Any]:
 
 
 def _first_core() -> dict[str, str]:
-    """What the system says about the first core; machines with hundreds of them repeat it for each."""
+    """Return /proc/cpuinfo of the first core. The file repeats it for every core."""
     try:
         lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
     except OSError:
@@ -182,21 +182,21 @@ def _first_core() -> dict[str, str]:
 
 
 def torch_instruction_set() -> str | None:
-    """The instruction set that torch's kernels were chosen for, such as AVX512; None where torch is not loaded."""
+    """Return the instruction set of torch's CPU kernels, such as AVX512, or None if torch is not loaded."""
     torch = sys.modules.get("torch")
     try:
         return str(torch.backends.cpu.get_cpu_capability()) if torch else None
-    except (AttributeError, RuntimeError):  # a torch that is older, or half imported
+    except (AttributeError, RuntimeError):  # an older torch, or one that is partially imported
         return None
 
 
 def recorded_command_line() -> list[str]:
-    """The command line of this process, without secrets: of `fairtrial`, or of the script that uses it."""
+    """Return the command line of this process (`fairtrial` or the user's script), without secrets."""
     return _shortened(redact_words(typed_words()))
 
 
 def _shortened(words: Sequence[str]) -> list[str]:
-    """Every run of a study holds the command line, so one that lists thousands of runs is cut."""
+    """Truncate a command line that lists thousands of runs, because every run of a study stores it."""
     kept, room = list[str](), MOST_COMMAND_CHARACTERS
     for number, word in enumerate(words):
         room -= len(word)
@@ -207,7 +207,7 @@ def _shortened(words: Sequence[str]) -> list[str]:
 
 
 def surroundings(folder: Path) -> dict[str, Any]:
-    """The commit, the machine and the command line, as every run records them."""
+    """Return the commit, the machine and the command line, which every run records."""
     return {
         **git_state(folder),
         **machine(),
@@ -217,7 +217,7 @@ def surroundings(folder: Path) -> dict[str, Any]:
 
 
 def of_this_machine(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run records of its surroundings: those of its launcher, with the machine that the run itself is on."""
+    """Return the environment to record for a run: that of its launcher, with the machine on which the run executes."""
     if environment.get("hostname") in (None, platform.node()):
         return dict(environment)
     return {**environment, **machine()}

@@ -1,7 +1,7 @@
-"""Whether the file system of a folder can do what a store needs, asked before the first run.
+"""A check, before the first run, that the file system of a folder supports what a store needs.
 
-Needed are locks that keep others out, appending, and replacing a file or renaming a folder in one step. Hard links
-are not: where there are none, the second name of a checkpoint is a copy.
+A store needs exclusive file locks, appending, and atomic renames of files and folders. It does not need hard links:
+without them, the second name of a checkpoint is a copy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HINT = "Choose a folder on a local disk with --store or $FAIRTRIAL_STORE."
 
 
 def check_file_system(root: Path) -> None:
-    """Try everything once per process and folder: it takes less than a millisecond. Nothing of it stays."""
+    """Test the file system once per process and folder. This takes less than a millisecond and leaves no files."""
     file_status = root.stat()
     if (file_status.st_dev, file_status.st_ino) in _asked:
         return
@@ -47,7 +47,7 @@ def _try_replacing(root: Path, probe: Path) -> None:
     folder.mkdir()
     folder.rename(probe / "renamed")
     if old.read_bytes() != b"new" or new.exists() or folder.exists():
-        raise _refused(root, "does not replace a file in one step")
+        raise _refused(root, "does not replace files atomically")
 
 
 def _try_appending(root: Path, probe: Path) -> None:
@@ -64,7 +64,7 @@ def _try_appending(root: Path, probe: Path) -> None:
 
 
 def _try_locking(root: Path, probe: Path) -> None:
-    """Two descriptors of one file are to `flock` what two processes are."""
+    """Test `flock` with two descriptors of one file, which conflict in the same way as two processes."""
     path = probe / "lock"
     first, second = (os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644) for _ in range(2))
     try:
@@ -74,8 +74,8 @@ def _try_locking(root: Path, probe: Path) -> None:
         except BlockingIOError:
             return
     except OSError as error:
-        raise _refused(root, f"has no file locks (flock: {error.strerror})") from error
+        raise _refused(root, f"does not support file locks (flock: {error.strerror})") from error
     finally:
         os.close(first)
         os.close(second)
-    raise _refused(root, "has file locks that keep nobody out")
+    raise _refused(root, "has file locks that are not exclusive")

@@ -1,8 +1,8 @@
-"""Signs of life of the runs that a process makes: how others tell a slow run from one that hangs or is gone.
+"""Heartbeats of runs, by which watchers distinguish a slow run from one that hangs or whose process has died.
 
-A thread renews one small file per run every few seconds. While the file changes, the process lives; while its step
-grows, the training goes on. Whoever watches goes by the changes that it sees with its own clock, so that clocks of
-several machines need not agree.
+A thread rewrites one small file per run every few seconds. While the file changes, the process is alive; while its step
+increases, the training makes progress. Watchers time the changes with their own clock, so that the clocks of several
+machines need not agree.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from fairtrial.record.recorder import Recorder
 
 HEARTBEAT_S = 5.0
 HEARTBEAT_VARIABLE = "FAIRTRIAL_PULSE_S"
-"""Seconds between two signs of life, for those who cannot wait."""
+"""The environment variable that overrides the heartbeat interval, in seconds."""
 
 
 @dataclass(frozen=True)
 class RecordedHeartbeat:
-    """One sign of life. `step` is the last that was logged, `saved` the last that a resume could go on from."""
+    """One heartbeat. `step` is the last logged step, `saved` the step of the last checkpoint."""
 
     host: str
     pid: int
@@ -44,7 +44,7 @@ class RecordedHeartbeat:
 
 
 class RunHeartbeat:
-    """The life of one run in this process, from its claim on: `lost` when the run was given to another process."""
+    """Writes the heartbeat of one run of this process. `lost` is set when another process took over the run."""
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
@@ -62,13 +62,13 @@ class RunHeartbeat:
             self.claim.fence.check()
             replace_bytes(self.claim.paths.heartbeat, orjson.dumps(asdict(write)), sync=SyncLevel.NOTHING)
         except ClaimLost:
-            self.lost = True  # the loop finds out at its next step, also one that logs nothing
+            self.lost = True  # stops the loop at its next step, even if that step logs nothing
         except (FairtrialError, OSError):
-            return  # a full disk is the loop's to tell
+            return  # the training loop reports a full disk
 
 
 class HeartbeatThread:
-    """Beats for the runs that it is given, from `with` to the end of it: also while they are set up."""
+    """A thread that writes the heartbeats of its runs within a `with` block, including their setup."""
 
     def __init__(self) -> None:
         self._heartbeats: list[RunHeartbeat] = []
@@ -76,7 +76,7 @@ class HeartbeatThread:
         self._thread = threading.Thread(target=self._write_regularly, name="fairtrial pulse", daemon=True)
 
     def add(self, claim: Claim) -> RunHeartbeat:
-        """From now on this run gives signs of life, the first one at once: the last one may be of another claim."""
+        """Add a run and write its first heartbeat now, because the file may contain that of an earlier claim."""
         heartbeat = RunHeartbeat(claim)
         heartbeat.write()
         self._heartbeats = [*self._heartbeats, heartbeat]
@@ -105,7 +105,7 @@ def heartbeat_seconds() -> float:
 
 
 def read_heartbeat(paths: RunPaths) -> RecordedHeartbeat | None:
-    """The last sign of life of a run, or None where it has given none."""
+    """Return the last heartbeat of a run, or None if there is none."""
     from fairtrial.record.shared_schema import HeartbeatModel
 
     where = paths.heartbeat.name

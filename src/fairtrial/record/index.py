@@ -1,11 +1,10 @@
-"""A list of all runs that is quick to read, and can always be rebuilt from the run directories.
+"""An index of all runs for fast listing, which can always be rebuilt from the run directories.
 
-A row is valid while `metadata.json` has the change time that it had when the row was made: replacing the file or
-writing into it changes that time. Rows of runs that are still going on are never trusted, nor is an index whose content
-does not have its recorded checksum.
+A row is valid while `metadata.json` has the same change time (ctime) as when the row was made: replacing or writing the
+file changes it. Rows of runs in progress are never trusted, nor is an index that does not match its checksum.
 
-On disk the rows are columns, and what many runs share (options, names of metrics) is written once: ten thousand
-runs are read in a few hundredths of a second.
+On disk, the rows are stored as columns, and values that many runs share (options, names of metrics) are stored once.
+Reading ten thousand runs takes a few hundredths of a second.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _SHARED = ("recipe", "metric", "direction", "best_metric_name", "options", "iden
 
 
 class _View(Mapping[str, Any]):
-    """A row of the index, taken from the columns when it is asked for: most rows of a long list never are."""
+    """A lazy view of one row of the index. Most rows of a long list are never read."""
 
     __slots__ = ("_at", "_columns")
 
@@ -69,7 +68,7 @@ class _View(Mapping[str, Any]):
 
 
 def pick(row: Row, names: Iterable[str]) -> dict[str, Any]:
-    """Some columns of a row, as a dictionary of its own."""
+    """Return some columns of a row as a new dictionary."""
     if isinstance(row, _View):
         columns, at = row._columns, row._at
         return {name: columns[name][at] if name != "final" else row["final"] for name in names}
@@ -77,7 +76,7 @@ def pick(row: Row, names: Iterable[str]) -> dict[str, Any]:
 
 
 def list_rows(store: Store, study: str | None = None) -> list[Row]:
-    """One row per run, newest first. Reads only the directories that changed since the last time."""
+    """Return one row per run, newest first. Reads only the directories that changed since the last call."""
     return newest_first(all_rows(store, study))
 
 
@@ -86,7 +85,7 @@ def newest_first(rows: Iterable[Row]) -> list[Row]:
 
 
 def all_rows(store: Store, study: str | None = None) -> list[Row]:
-    """The same in no order, for those who choose some before they sort."""
+    """Return one row per run in no particular order, for callers that filter before sorting."""
     known, stamps = _read(store)
     rows: Rows = {}
     now: Stamps = {}
@@ -156,7 +155,7 @@ def _make_row(study: str, entry: os.DirEntry[str], file_status: os.stat_result) 
 
 
 def _damaged(study: str, entry: os.DirEntry[str], reason: str) -> Row:
-    """A run whose metadata cannot be read is listed, not hidden. Its folder's name is all that is believed."""
+    """Return the row of a run whose metadata cannot be read. Only the name of its folder is trusted."""
     variant, seed, attempt = parts_of_run_id(entry.name) or (None, None, 1)
     known = {
         "run": entry.name, "study": study, "variant": variant, "seed": seed, "attempt": attempt, "synthetic": False,
@@ -167,7 +166,7 @@ def _damaged(study: str, entry: os.DirEntry[str], reason: str) -> Row:
 
 
 def _content(where: str, file_status: os.stat_result) -> bytes:
-    """An ordinary file of usual size is read at once; a pipe or a huge file is refused by `read_file`."""
+    """Read a regular file of usual size directly. `read_file` rejects pipes and huge files."""
     if not stat.S_ISREG(file_status.st_mode) or file_status.st_size > USUAL_BYTES:
         return read_file(Path(where))
     with open_regular(where) as file:
@@ -175,7 +174,7 @@ def _content(where: str, file_status: os.stat_result) -> bytes:
 
 
 def _read(store: Store) -> tuple[Rows, Stamps]:
-    """The rows of an index that is whole and of this version; without one, every row is made anew."""
+    """Read the index. If it is missing, damaged or from another version, return nothing, and all rows are rebuilt."""
     try:
         stored = read_file(store.paths.index, most=LARGEST_INDEX_BYTES)
     except (OSError, FairtrialError):
@@ -190,7 +189,7 @@ def _read(store: Store) -> tuple[Rows, Stamps]:
 
 
 def is_whole_index(store: Store) -> bool:
-    """Whether nobody has changed the index. That of an earlier version is as whole as can be known."""
+    """Return whether the index matches its checksum. An index of an earlier version has none and is accepted."""
     try:
         stored = read_file(store.paths.index, most=LARGEST_INDEX_BYTES)
     except (OSError, FairtrialError):
@@ -217,7 +216,7 @@ def _unpack(content: Mapping[str, Any]) -> tuple[Rows, Stamps]:
 
 
 class _Table:
-    """Numbers what is the same in many runs."""
+    """Assigns integer codes to distinct values, for dictionary encoding."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -232,7 +231,7 @@ class _Table:
 
 
 def _write(store: Store, rows: Rows, stamps: Stamps) -> None:
-    """Best effort: a store that cannot be written can still be listed."""
+    """Write the index. Errors are ignored, because a read-only store can still be listed."""
     if not store.root.is_dir():
         return
     tables = {name: _Table() for name in (*_SHARED, "metrics")}

@@ -1,4 +1,4 @@
-"""`looks.jsonl`: when a comparison of a study was looked at, with which seeds, and what was asked. Append-only."""
+"""`looks.jsonl`: an append-only log of interim looks at the comparisons of a study, with their seeds and questions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fairtrial.record.lines import drop_torn_line
 from fairtrial.record.store import Store
 
 Seeds = Mapping[str, Sequence[str]]
-"""Variant → the seeds of it that were looked at."""
+"""Variant → its seeds that were part of a look."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a view of a difference answers. None: it was not part of the view, or an older version did not record it."""
+    """The question that a look at a difference answers. None: not part of the look, or not recorded by old versions."""
 
     metric: str | None
     method: str | None = None
@@ -33,22 +33,22 @@ class Asked:
     summary: str | None = None
 
     def differs_from(self, other: Asked) -> bool:
-        """Whether one of the parts that both of them know is another one."""
+        """Return whether a part that is known in both differs."""
         parts = zip(vars(self).values(), vars(other).values(), strict=True)
         return any(None not in (own, its) and own != its for own, its in parts)
 
     def completed_by(self, other: Asked) -> Asked:
-        """With the parts of another view of the same question where this one has none."""
+        """Return this question with its unknown parts filled in from another one."""
         known = {name: value for name, value in vars(self).items() if value is not None}
         return replace(other, **known)
 
 
 @dataclass(frozen=True)
 class InterimLook:
-    """A view of one difference: the runs on view and the question.
+    """One look at a difference: the question and the seeds of the runs that were shown.
 
-    `planned` are seeds that the study was to have when `launch` showed its table. Filling those in later adds nothing
-    that was chosen after looking.
+    `planned` are the seeds that were planned when `launch` showed its table. Running these later is not a decision made
+    after looking.
     """
 
     asked: Asked
@@ -65,7 +65,7 @@ class InterimLook:
 
 
 def read_interim_looks(store: Store, study: str) -> list[dict[str, Any]]:
-    """The notes that can be read: a damaged one must not keep anyone from looking (`why_looks_damaged` tells)."""
+    """Return the readable looks. Damaged lines are skipped here and reported by `why_interim_looks_damaged`."""
     try:
         lines = read_regular(store.paths.interim_looks(study)).split(b"\n")
     except OSError:
@@ -97,9 +97,9 @@ def _are_seeds(value: Any) -> bool:
 
 
 def why_interim_looks_damaged(store: Store, study: str) -> str | None:
-    """Why it is not known how often this study was looked at; None where all is well.
+    """Return why the log of looks at this study is not reliable, or None if it is.
 
-    An unfinished last line is no damage: a kill left it, and the next look cuts it off.
+    An incomplete last line is not damage: a kill left it, and the next look truncates it.
     """
     path, seal = store.paths.interim_looks(study), _seal(store, study)
     try:
@@ -109,12 +109,12 @@ def why_interim_looks_damaged(store: Store, study: str) -> str | None:
     except OSError as error:
         return f"{path} cannot be read: {error.strerror}"
     if seal and len(content) < seal[0]:
-        return f"{path} has {len(content):,} bytes of {seal[0]:,}"
+        return f"{path} has only {len(content):,} of {seal[0]:,} bytes"
     if seal and zlib.crc32(content[: seal[0]]) != seal[1]:
         return f"{path} was changed"
     for number, line in enumerate(content.split(b"\n")[:-1], 1):
         if line and not _is_look(_parsed(line)):
-            return f"line {number} of {path} is not the note of a look"
+            return f"line {number} of {path} is not a valid record of a look"
     return None
 
 
@@ -135,9 +135,9 @@ def _write_seal(store: Store, study: str) -> None:
 
 
 def came_later(interim_looks: Iterable[Mapping[str, Any]], seeds: Seeds) -> bool:
-    """Whether some seeds were not there when these variants were first compared, whoever was called the control.
+    """Return whether seeds were added after a look at these variants, whichever of them was the control.
 
-    A seed that was on view before, or that was planned when `launch` showed its table, was not added after looking.
+    A seed that was shown before, or that was planned when `launch` showed its table, was not added after a look.
     """
     seen: dict[str, set[str]] = {name: set() for name in seeds}
     for row in (row for row in interim_looks if row["seeds"].keys() == seeds.keys()):
@@ -150,9 +150,9 @@ def came_later(interim_looks: Iterable[Mapping[str, Any]], seeds: Seeds) -> bool
 
 
 def first_asked(interim_looks: Iterable[Mapping[str, Any]], seeds: Seeds) -> Asked | None:
-    """What was asked first of these variants on some of these runs; None where nobody has looked at them.
+    """Return the first question asked about these variants on some of these runs, or None if there was no look.
 
-    `launch` shows no test: the first test of the same metric and summary completes its question.
+    `launch` shows no test, so the first test of the same metric and summary completes its question.
     """
     views = [
         Asked(row.get("metric"), row.get("method"), row.get("side"), row.get("summary"))
@@ -168,14 +168,14 @@ def first_asked(interim_looks: Iterable[Mapping[str, Any]], seeds: Seeds) -> Ask
 
 
 def record_interim_look(store: Store, study: str, *, metric: str, seeds: Seeds) -> bool:
-    """Record that a comparison was looked at now; False where the store cannot be written."""
+    """Record a look at a comparison. Return False if the store cannot be written."""
     return record_interim_looks(store, study, [InterimLook(Asked(metric), seeds)])
 
 
 def record_interim_looks(store: Store, study: str, interim_looks: Sequence[InterimLook]) -> bool:
-    """Record views of differences, all in one write; False where the store cannot be written.
+    """Record looks at differences in one write. Return False if the store cannot be written.
 
-    A look that asks the same of the same runs as an earlier one adds nothing, and is not noted again.
+    A look with the same question and the same runs as an earlier one is not recorded again.
     """
     known, new = [_without_time(row) for row in read_interim_looks(store, study)], []
     for row in (look.to_row() for look in interim_looks):
@@ -191,13 +191,13 @@ def record_interim_looks(store: Store, study: str, interim_looks: Sequence[Inter
         target = open_to_append(path)
         try:
             drop_torn_line(path)
-            if os.write(target, lines) < len(lines):  # the disk is full: what was cut off is dropped by the next look
+            if os.write(target, lines) < len(lines):  # the disk is full: the next look drops the incomplete line
                 return False
             os.fsync(target)
         finally:
             os.close(target)
         sync_path(path.parent)
-        if not damaged:  # a seal of what is left would hide what was lost
+        if not damaged:  # a new seal of a damaged file would hide the damage
             _write_seal(store, study)
     except (OSError, StoreError):
         return False

@@ -1,12 +1,13 @@
-"""Who may make a run of a shared store: the one who created the newest claim, for as long as it gives signs of life.
+"""Leases on runs of a shared store: the process with the newest claim may execute a run while it sends heartbeats.
 
-The claims of a run are a chain of objects, `.claims/00000001.json` and so on, each created only where none was. Their
-number is a fencing token. A claim is left by creating the next one: `end` by its holder, `claim` by somebody who takes
-over, `gone` by somebody who removed the run. Creating is all that a store has to offer for this, and nothing is ever
-replaced. Whoever is overtaken can go on writing below its own token, where nobody looks.
+The claims of a run are a chain of objects, `.claims/00000001.json` and so on. Each is created with create-if-absent,
+and its number is a fencing token. Creating the next object ends a claim: its holder creates `end`, a process that takes
+over creates `claim`, and a process that removed the run creates `gone`. A store needs to support only create-if-absent;
+no object of the chain is ever replaced. A process that lost its claim can still write below its own token, which is no
+longer read.
 
-A holder rewrites its pulse. Whether one still beats is told by the server's clock alone, or else by the observer's own:
-the clocks of two machines are never compared.
+A holder rewrites its heartbeat object. The age of a heartbeat is measured by the server's clock alone, or else by the
+observer's own clock: the clocks of two machines are never compared.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from fairtrial.record.remote_state import RemoteState
 
 LEASE_VARIABLE = "FAIRTRIAL_LEASE"
 LEASE_S = 120.0
-"""A claim without a sign of life for so long may be taken over."""
+"""Seconds without a heartbeat after which a claim may be taken over."""
 LONGEST_LEASE_S = 30 * 86400.0
-"""A claim that names a longer time is refused: nobody could ever take it over."""
+"""The longest lease that a claim may have: with an unlimited one, a claim could never be taken over."""
 RENEWALS_PER_LEASE = 8
-"""Signs of life within that time."""
+"""Number of heartbeats per lease duration."""
 SOON_S, LONGEST_WAIT_S = 0.2, 2.0
 LARGEST_CLAIM = 1 << 16
 Objects = Mapping[str, ObjectEntry]
@@ -45,9 +46,11 @@ def lease_seconds() -> float:
 
 @dataclass(frozen=True)
 class Link:
-    """One object of the chain. `prior`: where the run stood when it was claimed; a token, or `plain`, or nothing.
+    """One object of the chain.
 
-    An `end` names the claim that it is the end `of`, how the run stands, and whether its files get their plain names.
+    `prior` is where the files of the run were when it was claimed: a token, `plain` or None. An `end` contains the
+    number of the claim that it ends (`of`), the status of the run, and whether its files are copied to their plain
+    names (`publish`).
     """
 
     kind: str
@@ -68,25 +71,25 @@ class Link:
 
 
 def top_token(names: SharedPaths, objects: Objects) -> int:
-    """The number of the newest claim. Objects with other names than claims have are not claims."""
+    """Return the number of the newest claim, or 0. Objects whose names do not match are ignored."""
     return max((number_of(name) or 0 for name in objects if name.startswith(f"{names.claims}/")), default=0)
 
 
 def parse_link(content: bytes, token: int) -> Link:
-    """The claim with this number. Refuses what does not have the form of one."""
+    """Parse the claim with this number. Raises UntrustedDocument if it does not match the schema."""
     from fairtrial.record.shared_schema import LinkModel
 
     where = f"claim {token}"
     link = checked(LinkModel, parse_json(content, where=where), where=where)
     if link.token != token:
-        raise UntrustedDocument(f"{where} says that it is claim {link.token}", hint=DAMAGED)
+        raise UntrustedDocument(f"{where} contains the number {link.token}", hint=DAMAGED)
     if link.kind != "claim" and not 0 < link.of < token:
-        raise UntrustedDocument(f"{where} is the end of claim {link.of}, which does not come before it", hint=DAMAGED)
+        raise UntrustedDocument(f"{where} ends claim {link.of}, which does not precede it", hint=DAMAGED)
     return Link(**link.model_dump())
 
 
 def read_link(remote: Remote, names: SharedPaths, objects: Objects, token: int) -> Link:
-    """The same, from the store."""
+    """Read the claim with this number from the store."""
     name = names.claim(token)
     if name not in objects:
         raise UntrustedDocument(f"claim {token} is missing", hint=DAMAGED)
@@ -95,12 +98,12 @@ def read_link(remote: Remote, names: SharedPaths, objects: Objects, token: int) 
 
 
 def refuse_large(names: SharedPaths, objects: Objects, wanted: Iterable[str], most: int) -> None:
-    """Refuse objects that are larger than what they should be, before they are read."""
+    """Raise UntrustedDocument if an object is larger than `most` bytes, before it is read."""
     for name in wanted:
         if name in objects and objects[name].size > most:
             shown = name.removeprefix(f"{names.root}/")
             raise UntrustedDocument(
-                f"{shown} has {objects[name].size:,} bytes, more than the {most:,} that it may have", hint=DAMAGED
+                f"{shown} has {objects[name].size:,} bytes, more than the allowed {most:,}", hint=DAMAGED
             )
 
 
@@ -113,7 +116,7 @@ PLAIN = "plain"
 
 
 def where_it_stands(remote: Remote, names: SharedPaths, objects: Objects, top: Link | None) -> str | None:
-    """Where the files of the run are: `plain`, or below a token; None where there are none."""
+    """Return where the files of the run are: `plain`, or the token that they are below; None if there are none."""
     plain = PLAIN if names.metadata in objects else None
     if top is None or top.kind == "gone":
         return plain if top is None else None
@@ -129,7 +132,7 @@ def where_it_stands(remote: Remote, names: SharedPaths, objects: Objects, top: L
 def note_heartbeat(
     names: SharedPaths, objects: Objects, top: Link, known: RemoteState, server_clock: Callable[[], float | None]
 ) -> RemoteState:
-    """What this machine now knows about the life of a claim."""
+    """Return the state that this machine knows, updated with the latest heartbeat of a claim."""
     heartbeat = objects.get(names.heartbeat(top.token)) or objects[names.claim(top.token)]
     tag = f"{top.token} {heartbeat.tag} {heartbeat.modified}"
     if tag == known.pulse:
@@ -141,7 +144,7 @@ def note_heartbeat(
 
 
 class Lease:
-    """The claim of this process on a run of a shared store."""
+    """A claim of this process on a run of a shared store."""
 
     def __init__(self, remote: Remote, names: SharedPaths, token: int, mirror: str, lease_s: float) -> None:
         self.remote, self.names, self.token = remote, names, token
@@ -152,7 +155,7 @@ class Lease:
 
     @classmethod
     def take(cls, remote: Remote, names: SharedPaths, mirror: str, *, after: int, prior: str | None) -> Lease | None:
-        """Create the next claim; None where somebody else was quicker."""
+        """Create the next claim. Return None if another process was faster."""
         lease_s = lease_seconds()
         link = Link("claim", after + 1, socket.gethostname(), os.getpid(), mirror, lease_s, prior, at=time.time())
         if not remote.create(names.claim(link.token), asdict(link)):
@@ -164,8 +167,8 @@ class Lease:
     def check(self) -> None:
         if self.lost:
             raise ClaimLost(
-                f"run {self.names.root} was taken over by another machine, because this one could not be heard",
-                hint="What was recorded here is kept; the other machine goes on.",
+                f"run {self.names.root} was taken over by another machine, because heartbeats of this one were missing",
+                hint="The local recording is kept; the other machine continues the run.",
             )
 
     @property
@@ -173,7 +176,7 @@ class Lease:
         return self._renewed_at + self._lease_s / RENEWALS_PER_LEASE
 
     def renew(self) -> None:
-        """Give a sign of life, and see whether somebody has taken over."""
+        """Write a heartbeat and check whether another process has taken over."""
         now = time.monotonic()
         self._renewals += 1
         self.remote.write({self.names.heartbeat(self.token): orjson.dumps({"beat": self._renewals, "at": time.time()})})
@@ -181,7 +184,7 @@ class Lease:
         self.lost = self.remote.exists(self.names.claim(self.token + 1))
 
     def end(self, kind: str, *, status: str | None = None, publish: bool = False) -> bool:
-        """Leave the claim, and say how the run stands; False where it was lost before."""
+        """End the claim and record the status of the run. Return False if the claim was already lost."""
         link = Link(
             kind, self.token + 1, socket.gethostname(), os.getpid(), self._mirror, of=self.token, status=status,
             publish=publish, at=time.time(),
@@ -193,9 +196,9 @@ class Lease:
 
 
 class LeaseRenewer:
-    """Gives the signs of life of all leases of this process, with a thread of its own.
+    """Renews all leases of this process in its own thread.
 
-    Whoever sends a large file, or waits for one, is busy for minutes: the claim must not be lost meanwhile.
+    A transfer of a large file can take minutes, and the claim must not expire meanwhile.
     """
 
     def __init__(self) -> None:
@@ -225,7 +228,7 @@ class LeaseRenewer:
                     return
             for lease in leases:
                 if lease.renewal_due <= time.monotonic():
-                    with contextlib.suppress(Exception):  # whatever it is, the next sign of life is tried soon
+                    with contextlib.suppress(Exception):  # any failure is retried soon
                         lease.renew()
             nearest = min(each.renewal_due for each in leases) - time.monotonic()
             self._wake.wait(min(max(nearest, SOON_S), LONGEST_WAIT_S))
@@ -236,11 +239,14 @@ _hearts: dict[int, LeaseRenewer] = {}
 
 
 def lease_renewer() -> LeaseRenewer:
-    """One per process: threads do not survive a fork."""
+    """Return the renewer of this process. A forked child needs its own, because threads do not survive a fork."""
     return _hearts.setdefault(os.getpid(), LeaseRenewer())
 
 
 def may_take_over(top: Link, mirror: str, known: RemoteState) -> bool:
-    """Whether a claim is no longer held. The caller holds the lock of the run in its mirror, so that a claim of this
-    very mirror and machine is one whose process is gone."""
+    """Return whether a claim may be taken over.
+
+    The caller holds the lock of the run in its mirror. If the claim is from this mirror and machine, its process is
+    therefore gone. Any other claim must have expired.
+    """
     return (top.mirror == mirror and top.host == socket.gethostname()) or not known.is_alive

@@ -1,4 +1,4 @@
-"""Files of JSON lines that only grow: read in blocks, forwards or from the end, however long they are."""
+"""Reading of append-only JSONL files of any size in blocks, forward or from the end."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from fairtrial.core.untrusted import DAMAGED
 
 BLOCK_BYTES = 1 << 20
 FIRST_BYTES = 1 << 13
-"""The first step back from the end of a file: enough for the last line, which is asked for again and again."""
+"""Size of the first block when reading from the end: enough for the last line, which is polled frequently."""
 LONGEST_LINE_BYTES = 64 << 20
-"""No line that a run writes comes near this size. Without a limit, a file without line ends would be read whole."""
+"""Limit far above any line of a run. Without it, a file without newlines would be read into memory completely."""
 
 WRITE_S = 0.01
-"""More than any write of one line takes."""
+"""Seconds to wait for a write of one line to complete, far longer than it takes."""
 
 
 @dataclass(frozen=True)
 class Lines:
-    """The parsed lines of a JSONL file. `torn` says that the last one was cut off and ignored."""
+    """The parsed lines of a JSONL file. `torn` is True if the last line was incomplete and ignored."""
 
     rows: list[Any]
     torn: bool
 
 
 def read_lines(path: Path) -> Lines:
-    """All lines at once, for files that are known to be short."""
+    """Read all lines into memory, for files that are known to be short."""
     return Lines(list(iter_rows(path)), is_torn(path))
 
 
 def iter_rows(path: Path) -> Iterator[Any]:
-    """Every whole line of a file, parsed, in constant memory. A file that is not there has no lines."""
+    """Yield every complete line of a file, parsed, in constant memory. A missing file has no lines."""
     number = 1
     for _, block in line_blocks(path):
         rows = parse_block(path, block, number)
@@ -49,7 +49,7 @@ def iter_rows(path: Path) -> Iterator[Any]:
 
 
 def events_named(path: Path, *names: str) -> Iterator[dict[str, Any]]:
-    """The events of these names, in the order in which they were written. Other lines are not even parsed."""
+    """Yield the events with these names in the order in which they were written, without parsing other lines."""
     marks = _marks(names)
     for _, block in line_blocks(path):
         if any(mark in block for mark in marks):
@@ -59,7 +59,7 @@ def events_named(path: Path, *names: str) -> Iterator[dict[str, Any]]:
 
 
 def newest_event_named(path: Path, *names: str) -> dict[str, Any] | None:
-    """The last of these events, looked for from the end."""
+    """Return the last event with one of these names, searching from the end."""
     marks = _marks(names)
     for _, line in reversed_lines(path):
         if any(mark in line for mark in marks) and (row := _event(path, line, names)) is not None:
@@ -80,7 +80,7 @@ def _event(path: Path, line: bytes, names: tuple[str, ...]) -> dict[str, Any] | 
 
 
 def _open_lines(path: Path) -> FileIO:
-    """A file of lines; a StoreError where something else is in its place, so that the run counts as damaged."""
+    """Open a file of lines. Raises a StoreError if it is not a regular file, so that the run counts as damaged."""
     try:
         return open_unbuffered(path)
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def _open_lines(path: Path) -> FileIO:
 
 
 def line_blocks(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """The whole lines between two offsets in blocks: where each block begins, and its bytes up to a line end."""
+    """Yield the complete lines between two offsets in blocks, as (offset, bytes up to a newline)."""
     try:
         file = _open_lines(path)
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def line_blocks(path: Path, start: int = 0, stop: int | None = None) -> Iterator
                 rest += chunk
                 if len(rest) > LONGEST_LINE_BYTES:
                     raise StoreError(
-                        f"{path} has a line of more than {LONGEST_LINE_BYTES >> 20} MB at byte {start}", hint=DAMAGED
+                        f"{path} has a line longer than {LONGEST_LINE_BYTES >> 20} MB at byte {start}", hint=DAMAGED
                     )
                 continue
             block = rest + chunk[:end]
@@ -114,10 +114,11 @@ def line_blocks(path: Path, start: int = 0, stop: int | None = None) -> Iterator
 
 
 def parse_block(path: Path, block: bytes, number: int = 1) -> list[Any]:
-    """The lines of a block, which `number` is the first of. Raises a StoreError that names the line that is not JSON.
+    """Parse the lines of a block whose first line has the 1-based number `number`.
 
-    All lines are parsed at once, which takes less time than one by one. Where their number is not that of the line
-    ends, something joined or split lines, so each is looked at by itself.
+    Raises a StoreError with the number of the first line that is not JSON. All lines are parsed together, which is
+    faster than one by one. If the number of values differs from the number of newlines, damage joined or split lines,
+    so each line is parsed separately.
     """
     try:
         rows = orjson.loads(b"[" + block[:-1].replace(b"\n", b",") + b"]")
@@ -136,14 +137,14 @@ def parse_block(path: Path, block: bytes, number: int = 1) -> list[Any]:
 
 
 def reversed_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The whole lines of a file from its end, each with the offset at which it begins."""
+    """Yield the complete lines of a file from its end, each with its offset."""
     try:
         file = _open_lines(path)
     except FileNotFoundError:
         return
     with file:
         at = file.seek(0, os.SEEK_END)
-        rest: bytes | None = None  # the beginning of a line that ends in a later block; None: nothing ended yet
+        rest: bytes | None = None  # the start of a line that ends in a later block; None before the first newline
         length = FIRST_BYTES
         while at:
             size = min(at, length)
@@ -152,14 +153,14 @@ def reversed_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             file.seek(at)
             content = file.read(size)
             if rest is None:
-                content = content[: content.rfind(b"\n") + 1]  # what was cut off is not a line
+                content = content[: content.rfind(b"\n") + 1]  # drop an incomplete last line
                 if not content:
                     continue
                 content = content[:-1]
             else:
                 content += rest
             if len(content) > LONGEST_LINE_BYTES + BLOCK_BYTES:
-                raise StoreError(f"{path} has a line of more than {LONGEST_LINE_BYTES >> 20} MB", hint=DAMAGED)
+                raise StoreError(f"{path} has a line longer than {LONGEST_LINE_BYTES >> 20} MB", hint=DAMAGED)
             end = len(content)
             while (newline := content.rfind(b"\n", 0, end)) >= 0:
                 if newline + 1 < end:
@@ -171,7 +172,7 @@ def reversed_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def is_torn(path: Path) -> bool:
-    """Whether the last line was cut off, as a kill in the middle of a write leaves it."""
+    """Return whether the last line is incomplete, as after a kill during a write."""
     try:
         with _open_lines(path) as file:
             if not file.seek(0, os.SEEK_END):
@@ -183,7 +184,7 @@ def is_torn(path: Path) -> bool:
 
 
 def end_of_lines(path: Path) -> int:
-    """Where the last whole line ends."""
+    """Return the offset at which the last complete line ends."""
     with _open_lines(path) as file:
         at = file.seek(0, os.SEEK_END)
         while at:
@@ -197,9 +198,9 @@ def end_of_lines(path: Path) -> int:
 
 
 def drop_torn_line(path: Path) -> bool:
-    """Cut an unfinished last line off, so that the next line starts cleanly. Whole lines are never touched.
+    """Truncate an incomplete last line, so that the next line starts cleanly. Complete lines are never changed.
 
-    A line that another process of the run is writing at this very moment is not unfinished for long.
+    Another process of the run may be in the middle of a write, so the file is checked again after WRITE_S.
     """
     if not is_torn(path):
         return False

@@ -1,4 +1,4 @@
-"""`metadata.json`: read, replaced whole, and reconciled after a kill."""
+"""`metadata.json`: reading, validation, atomic replacement, and reconciliation after a kill."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ REQUIRED = RunMetadata.required_keys
 STATUSES = frozenset(status.value for status in Status if status is not Status.DAMAGED)
 CHECKSUM, SEALED = "checksum", "sealed"
 WITHOUT_CHECKSUM = RunMetadata.known_keys - {CHECKSUM}
-"""Keys of a file whose checksum somebody left out. Any other is the damaged key of a checksum, or a newer version's."""
-HINT = "See what can be repaired: fairtrial doctor --damage. 'fairtrial runs rm' takes such a run out of the store."
+"""Keys allowed in a file without a checksum. Any other key is a damaged `checksum` key or from a newer version."""
+HINT = "See what can be repaired: fairtrial doctor --damage. 'fairtrial runs rm' removes the run from the store."
 _AS_FILE = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
 class DamagedRun(StoreError):
-    """A run whose files are not what was recorded. Those who read many runs list it and go on."""
+    """A run whose files differ from what was recorded. Commands that read many runs list it and continue."""
 
 
 def new_metadata(spec: RunSpec, environment: Mapping[str, Any], *, synthetic: bool) -> RunMetadata:
-    """What is known of a run before its first step. Unknown is null, never 0."""
+    """Return the metadata of a run before its first step. Unknown values are null, never 0."""
     return RunMetadata(
         schema=METADATA_SCHEMA,
         run_id=spec.run_id,
@@ -93,7 +93,7 @@ def _timings_of_new(created: float) -> RunTimings:
 
 
 def write_metadata(paths: RunPaths, metadata: Mapping[str, Any], *, sync: SyncLevel = SyncLevel.FILE) -> None:
-    """Put the file in place: with its checksum, and for a run that has ended with the seals of its other files."""
+    """Replace the file, adding its checksum and, for an ended run, the seals of its other files."""
     content = {key: value for key, value in metadata.items() if key not in (CHECKSUM, SEALED)}
     if content["status"] != Status.RUNNING:
         content[SEALED] = seals_of(paths)
@@ -102,9 +102,9 @@ def write_metadata(paths: RunPaths, metadata: Mapping[str, Any], *, sync: SyncLe
 
 
 def checksum_of(document: Mapping[str, Any]) -> str:
-    """CRC-32 of all keys but the checksum itself: it finds every flipped bit, and survives another layout of the file.
+    """Return the CRC-32 of all keys except the checksum. It detects flipped bits and ignores the layout of the file.
 
-    It tells damage by chance, not forgery: whoever can write the file can write its checksum.
+    It detects accidental damage, not forgery: anyone who can write the file can also write its checksum.
     """
     if CHECKSUM in document:
         document = {key: value for key, value in document.items() if key != CHECKSUM}
@@ -112,9 +112,9 @@ def checksum_of(document: Mapping[str, Any]) -> str:
 
 
 def load_metadata(paths: RunPaths, *, in_store: bool = True) -> RunMetadata | None:
-    """The metadata with the best checkpoint reconciled, or None where no run was begun. Raises DamagedRun.
+    """Return the metadata with the best checkpoint reconciled, or None if no run was started. Raises DamagedRun.
 
-    Without `in_store` the folder around the run need not be its study: somebody copied a run out of its store.
+    With `in_store=False`, the parent folder need not be named after the study, as for a run copied out of its store.
     """
     try:
         content = read_file(paths.metadata)
@@ -132,7 +132,7 @@ def load_metadata(paths: RunPaths, *, in_store: bool = True) -> RunMetadata | No
 
 
 def parse_metadata(content: bytes, where: str) -> RunMetadata:
-    """Metadata of the current schema, or one sentence on why the file holds none (DamagedRun)."""
+    """Parse and validate metadata, upgraded to the current schema. Raises DamagedRun with the reason."""
     try:
         document = parse_json_fast(content, where=where)
     except UserError as error:
@@ -145,14 +145,14 @@ def parse_metadata(content: bytes, where: str) -> RunMetadata:
         raise DamagedRun(error.message, hint=error.hint) from None
     if not document.keys() >= REQUIRED:
         missing = ", ".join(sorted(REQUIRED - document.keys()))
-        raise DamagedRun(f"{where} does not describe a run: it lacks {missing}", hint=HINT)
+        raise DamagedRun(f"{where} does not describe a run: missing keys: {missing}", hint=HINT)
     metadata = RunMetadata.of(document)
     checksum = metadata.pop(CHECKSUM, None)
     if not has_usual_shape(document):
         _refuse_other_shapes(metadata, where)
     if checksum is None and (strange := metadata.keys() - WITHOUT_CHECKSUM):
         raise DamagedRun(
-            f"{where} has no checksum, but the key {min(strange)!r}, which nothing without one has", hint=HINT
+            f"{where} has no checksum but has the key {min(strange)!r}, which occurs only in files with one", hint=HINT
         )
     if checksum is not None and checksum != checksum_of(metadata):
         raise DamagedRun(f"{where} does not have its recorded checksum", hint=HINT)
@@ -209,10 +209,10 @@ _is_sha256 = re.compile("[0-9a-f]{64}").fullmatch
 
 
 def has_usual_shape(document: Mapping[str, Any]) -> bool:
-    """Whether every value is of a type that the model in `core/metadata_schema.py` takes, for the common cases.
+    """Return whether a document certainly satisfies the model in `core/metadata_schema.py`, for the common cases.
 
-    The model takes ten times as long to import as ten thousand runs take here. Whatever is not usual (False) is its to
-    judge. A test holds the two together: what passes here always passes there.
+    Importing the model takes ten times as long as checking ten thousand runs here. If this returns False, the model
+    decides. A test ensures that every document accepted here is also accepted by the model.
     """
     for key, kinds in _USUAL:
         if type(document[key]) not in kinds:
@@ -250,7 +250,7 @@ def has_usual_shape(document: Mapping[str, Any]) -> bool:
 
 
 def _all_of(values: Mapping[str, Any], usual: Mapping[str, frozenset[type]]) -> bool:
-    for key, value in values.items():  # noqa: SIM110 — asked for every run of a list; all(…) takes half as long again
+    for key, value in values.items():  # noqa: SIM110 — called for every listed run; all(…) takes 50% longer
         if type(value) not in usual.get(key, ()):
             return False
     return True
@@ -306,7 +306,7 @@ def _is_caution(value: Any) -> bool:
 
 
 def _refuse_other_shapes(document: Mapping[str, Any], where: str) -> None:
-    """The typed model decides about whatever does not look as usual, and says what is wrong with it."""
+    """Validate an unusual document with the typed model. Raises DamagedRun with its problems."""
     from fairtrial.core.metadata_schema import Metadata
 
     problems = shape_problems(Metadata, document)
@@ -318,45 +318,45 @@ def _refuse_other_shapes(document: Mapping[str, Any], where: str) -> None:
 
 
 def why_misplaced(metadata: RunMetadata, study: str, run: str) -> str | None:
-    """Why metadata cannot be those of the folder that they are in: somebody swapped, copied or renamed something."""
+    """Return why metadata do not belong to their folder, for example after a swap, copy or rename; None if they do."""
     named = metadata.run_id
-    archived = run.startswith(f"{named}.") and parts_of_run_id(run) is None  # its name, and when it was put away
+    archived = run.startswith(f"{named}.") and parts_of_run_id(run) is None  # an archived run: its id and a timestamp
     if (named != run and not archived) or metadata.study != study:
-        return f"does not belong here: {study}/{run} holds the run {metadata.study}/{named}"
+        return f"does not belong here: {study}/{run} contains the run {metadata.study}/{named}"
     own = run_id(metadata.variant, metadata.seed, metadata.attempt)
-    return None if named == own else f"names the run {named}, but its variant, seed and attempt are those of {own}"
+    return None if named == own else f"names the run {named}, but its variant, seed and attempt belong to {own}"
 
 
 def settle_best(paths: RunPaths, metadata: RunMetadata) -> RunMetadata:
-    """Decide which of two announced best checkpoints `best.pt` is, after a kill between two writes.
+    """Determine whether `best.pt` is the old or the new best checkpoint after a kill between two writes.
 
-    The new one is announced under `best_pending` before the file is replaced; so the file is always one
-    of the two that the metadata names, and its hash tells which.
+    The recorder announces a new best under `best_pending` before it replaces the file. The file is therefore always one
+    of the two that the metadata name, and its hash identifies it.
     """
     pending = metadata.best_pending
     if pending is None:
         gone = metadata.best_checkpoint_step is not None and not (paths.best.is_file() or _left_there(paths))
         return metadata.replace(**dict.fromkeys(BEST_KEYS)) if gone else metadata
-    from fairtrial.core.canonical import file_hash  # hashing is needed after a kill alone
+    from fairtrial.core.canonical import file_hash  # needed only after a kill
 
     arrived = paths.best.is_file() and file_hash(paths.best) == pending["best_checkpoint_sha256"]
     return RunMetadata.of({**metadata, **(pending if arrived else {}), "best_pending": None})
 
 
 def _left_there(paths: RunPaths) -> bool:
-    """Whether the best checkpoint is in the shared store, from where nobody has needed it yet."""
+    """Return whether the best checkpoint is in the shared store and has not been downloaded."""
     known = read_remote_state(paths)
     return known is not None and str(paths.best.relative_to(paths.root)) in known.absent
 
 
 def load_run(paths: RunPaths, *, in_store: bool = True) -> Run | None:
-    """The run in this directory, or None where none was begun. Raises DamagedRun."""
+    """Return the run in this directory, or None if none was started. Raises DamagedRun."""
     metadata = load_metadata(paths, in_store=in_store)
     return None if metadata is None else Run(paths.root, metadata, true_status(paths, metadata.status))
 
 
 def load_run_or_damage(paths: RunPaths, *, in_store: bool = True) -> Run | None:
-    """The same for those who read many runs: a damaged one has that status, the reason, and what is known of it."""
+    """Return the run like `load_run`, but with the status `damaged` and a reason instead of raising DamagedRun."""
     try:
         return load_run(paths, in_store=in_store)
     except DamagedRun as error:
@@ -366,7 +366,7 @@ def load_run_or_damage(paths: RunPaths, *, in_store: bool = True) -> Run | None:
 
 
 def damaged_run(paths: RunPaths, error: FairtrialError) -> Run:
-    """What stands for a run that cannot be read: its folder's name is all that is believed."""
+    """Return a placeholder for a run that cannot be read. Only the name of its folder is trusted."""
     variant, seed, attempt = parts_of_run_id(paths.root.name) or (paths.root.name, None, 1)
     try:
         created = paths.root.stat().st_mtime
@@ -383,7 +383,7 @@ def damaged_run(paths: RunPaths, error: FairtrialError) -> Run:
 
 
 def found_damaged(run: Run, error: FairtrialError) -> Run:
-    """A run whose metadata can be read and whose other files cannot be believed."""
+    """Return a run with status `damaged`, for a run with valid metadata whose other files are damaged."""
     metadata = run.metadata.replace(status=Status.DAMAGED.value, reason=_sentence(error), hint=error.hint)
     return Run(run.path, metadata, Status.DAMAGED)
 
@@ -393,7 +393,7 @@ def _sentence(error: FairtrialError) -> str:
 
 
 def true_status(paths: RunPaths, written: str) -> Status:
-    """A run that says it is running, and whose process is gone, was interrupted."""
+    """Return the actual status: a run recorded as running without a live process was interrupted."""
     status = Status(written)
     if status is Status.RUNNING and not is_claimed(paths) and not is_made_elsewhere(paths):
         return Status.INTERRUPTED

@@ -1,7 +1,7 @@
-"""The lines of `metrics.jsonl`: which hold values, which control what counts, and what a checkpoint builds on.
+"""The lines of `metrics.jsonl`: values, control lines, and the lines that a checkpoint depends on.
 
-A line either has a `step` and holds values, or has none and is a control line. Names of metrics are the user's and
-decide nothing.
+A line with a `step` contains values; a line without one is a control line. Users choose the names of metrics, so names
+do not distinguish the two.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fairtrial.record.lines import line_blocks, parse_block, reversed_lines
 from fairtrial.record.spill import Spill
 
 STEP, TIME = RESERVED = ("step", "_time")
-"""What each line has of its own, so that no metric can have these names."""
+"""Keys of every line, which are therefore not allowed as names of metrics."""
 REWIND = "_rewind"
-"""The key of a control line, which has no `step`: it takes back what was logged after the step that it names."""
+"""The key of a control line, which discards everything that was logged after the given step."""
 KEPT_BYTES = "kept_bytes"
-"""In a control line: of what stands before it, only so many bytes count. The rest was damaged."""
+"""The key of a control line that limits the preceding content to this many bytes, because the rest was damaged."""
 FROM_THE_BEGINNING = -1
 MOST_STEP = 2**63 - 1
 
@@ -33,7 +33,7 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def spell(value: float) -> float | str:
-    """JSON has no NaN and no infinity; they are written as words, so that they are not lost as null."""
+    """Return a float as a JSON value: NaN and infinities become strings, because JSON would turn them into null."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -48,7 +48,7 @@ def unspell(value: Any) -> float:
 
 @dataclass(frozen=True)
 class Rewind:
-    """Another attempt goes on from `step`; -1 means from the beginning."""
+    """The point at which another attempt resumed: after `step`, or from the beginning if it is -1."""
 
     step: int
     kept_bytes: int | None = None
@@ -58,7 +58,7 @@ class Rewind:
 
 
 def rewind_of(row: Any) -> Rewind | None:
-    """What a control line says; None for every other line, whatever its metrics are called."""
+    """Parse a control line; None for any other line, regardless of its metric names."""
     if type(row) is not dict or not row.keys() <= {REWIND, KEPT_BYTES}:
         return None
     step, kept = row.get(REWIND), row.get(KEPT_BYTES)
@@ -68,7 +68,7 @@ def rewind_of(row: Any) -> Rewind | None:
 
 
 def metric_row(path: Path, line: bytes) -> dict[str, Any] | None:
-    """A line that holds values; None for a control line or an empty one. Others are damaged."""
+    """Parse a line of values; None for a control line or an empty line. Raises a StoreError for any other line."""
     if not line:
         return None
     try:
@@ -79,12 +79,12 @@ def metric_row(path: Path, line: bytes) -> dict[str, Any] | None:
         return {STEP: row.pop(STEP), TIME: row.pop(TIME, None), **row}
     if rewind_of(row) is None:
         shown = line[:60].decode(errors="replace")
-        raise StoreError(f"{path} has a line that is not a line of metrics: {shown}", hint=DAMAGED)
+        raise StoreError(f"{path} has an invalid line: {shown}", hint=DAMAGED)
     return None
 
 
 def last_row(path: Path) -> dict[str, Any] | None:
-    """The newest whole line, read from the end: cheap enough to poll while the run goes on."""
+    """Return the last complete line, read from the end: cheap enough to poll while the run is in progress."""
     try:
         _, line = next(reversed_lines(path), (0, b""))
         row = orjson.loads(line)
@@ -94,7 +94,7 @@ def last_row(path: Path) -> dict[str, Any] | None:
 
 
 def last_step(path: Path) -> int | None:
-    """The newest step that a run has logged."""
+    """Return the last step that a run has logged."""
     row = last_row(path)
     if row is None:
         return None
@@ -103,12 +103,12 @@ def last_step(path: Path) -> int | None:
     return max(0, step) if type(step) is int else None
 
 
-# The length and the hash of a file that grows
+# Length and hash of a growing file
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How long the whole lines of a file are, how many there are, and the hash of their bytes."""
+    """The number, total bytes and hash of the complete lines of a file."""
 
     lines: int
     bytes: int
@@ -119,7 +119,7 @@ class Extent:
 
     @classmethod
     def from_record(cls, record: Any) -> Extent | None:
-        """As it was recorded, or None where nothing was, as in runs of earlier versions."""
+        """Parse a recorded extent, or return None if there is none, as in runs of earlier versions."""
         if not isinstance(record, Mapping):
             return None
         fields = [record.get(name) for name in ("lines", "bytes", "sha256")]
@@ -127,7 +127,7 @@ class Extent:
 
 
 class GrowingHash:
-    """Hashes the lines of a growing file, every byte once, when it is asked to."""
+    """Hashes the lines of a growing file on request, reading every byte only once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -135,24 +135,24 @@ class GrowingHash:
         self._hash = hashlib.sha256()
 
     def extent(self) -> Extent:
-        """Of all whole lines that are there now, whoever wrote them."""
+        """Return the extent of all complete lines in the file now, including those of other processes."""
         if self.is_cut_off():
-            raise StoreError(f"{self.path} was cut off while the run was being made", hint=DAMAGED)
+            raise StoreError(f"{self.path} was truncated while the run was in progress", hint=DAMAGED)
         for _, block in line_blocks(self.path, self._bytes):
             self._add(block)
         return Extent(self._lines, self._bytes, self._hash.hexdigest())
 
     def is_cut_off(self) -> bool:
-        """Whether the file is shorter than it was when it was last asked for."""
+        """Return whether the file is shorter than at the last call of `extent`."""
         return self._bytes > 0 and (not self.path.exists() or self.path.stat().st_size < self._bytes)
 
     def go_to(self, wanted: Sequence[int]) -> dict[int, Extent]:
-        """The extents at these offsets, as far as the file reaches, in one pass; the hash then stands at the last."""
+        """Return the extents at these offsets in one pass, as far as the file reaches. The hash stops at the last."""
         extents = {}
         for offset in sorted(set(wanted)):
             for _, block in line_blocks(self.path, self._bytes, offset):
                 self._add(block)
-            if self._bytes != offset:  # the file ends before it, or no line does there
+            if self._bytes != offset:  # the file ends earlier, or no line ends at this offset
                 break
             extents[offset] = Extent(self._lines, self._bytes, self._hash.hexdigest())
         return extents
@@ -165,27 +165,27 @@ class GrowingHash:
 
 @dataclass(frozen=True)
 class Base:
-    """The lines that a checkpoint builds on, as a resume finds them."""
+    """The result of checking the metrics lines that precede a checkpoint."""
 
     problem: str | None
     rest_is_damaged: bool = False
 
 
 def check_base(path: Path, step: int, then: Extent) -> Base:
-    """Whether the lines that a checkpoint of this step was made after are still there, byte for byte, and still count.
+    """Check that the lines before a checkpoint are unchanged byte for byte and that no later rewind discards them.
 
-    `rest_is_damaged`: what was logged after the checkpoint cannot be read.
+    `rest_is_damaged` means that the lines after the checkpoint cannot be read.
     """
     now = GrowingHash(path).go_to([then.bytes]).get(then.bytes)
     if now is None:
-        return Base(f"{path.name} is shorter than the {then.lines:,} lines that the checkpoint builds on")
+        return Base(f"{path.name} is shorter than the {then.lines:,} lines that precede the checkpoint")
     if now != then:
-        return Base(f"{path.name} was changed: its first {then.lines:,} lines are not those the checkpoint builds on")
+        return Base(f"{path.name} was changed: its first {then.lines:,} lines differ from those before the checkpoint")
     seen = survey(path)
     for offset, rewind in seen.rewinds:
         kept = then.bytes if rewind.kept_bytes is None else rewind.kept_bytes
         if offset >= then.bytes and (rewind.step < step or kept < then.bytes):
-            return Base(f"a later attempt took back what {path.name} says up to the checkpoint")
+            return Base(f"a later attempt discarded lines of {path.name} that precede the checkpoint")
     try:
         with Spill() as spill:
             collect(path, seen.after(then.bytes), spill)
@@ -199,9 +199,9 @@ def check_base(path: Path, step: int, then: Extent) -> Base:
 
 @dataclass(frozen=True)
 class Survey:
-    """One look over a whole file: its extent, its size with a torn end, and the offsets between which lines count.
+    """The result of scanning a whole file: its extent, its size including a torn last line, and the valid ranges.
 
-    `rewinds` are all control lines with the offsets at which they stand.
+    `counting` are the offset ranges whose lines count; `rewinds` are all control lines with their offsets.
     """
 
     extent: Extent
@@ -210,15 +210,15 @@ class Survey:
     rewinds: tuple[tuple[int, Rewind], ...] = ()
 
     def after(self, offset: int) -> Survey:
-        """What counts of the lines from an offset on."""
+        """Return the survey restricted to the lines from an offset on."""
         rest = tuple((max(start, offset), stop) for start, stop in self.counting if stop > offset)
         return replace(self, counting=rest)
 
 
 def survey(path: Path) -> Survey:
-    """What must be known before lines are read: a control line may say that lines before it do not count."""
+    """Scan a file before its lines are read, because a control line may discard lines before it."""
     digest, lines, at = hashlib.sha256(), 0, 0
-    ranges: list[tuple[int, int]] = []  # what counts up to `begun`
+    ranges: list[tuple[int, int]] = []  # the ranges that count before `begun`
     rewinds: list[tuple[int, Rewind]] = []
     begun = 0
     for offset, block in line_blocks(path):
@@ -251,7 +251,7 @@ def _control_line(line: bytes) -> Rewind | None:
 
 
 def collect(path: Path, seen: Survey, spill: Spill) -> None:
-    """Read the lines that count. A step that was logged twice counts as last written; a rewind takes steps back."""
+    """Read the lines that count. If a step was logged twice, the last line wins; a rewind discards later steps."""
     for start, stop in seen.counting:
         for offset, block in line_blocks(path, start, stop):
             rows = _parse_at(path, offset, block)
@@ -272,15 +272,15 @@ def collect(path: Path, seen: Survey, spill: Spill) -> None:
                         raise TypeError
                     elif rewind.step != FROM_THE_BEGINNING:
                         spill.take_back_after(rewind.step)
-            except (AttributeError, KeyError, TypeError):  # not an object, or what is in it is not a number
+            except (AttributeError, KeyError, TypeError):  # not an object, or a value is not a number
                 number = _line_number(path, offset) + place
-                raise StoreError(f"line {number} of {path} is not a line of metrics", hint=DAMAGED) from None
+                raise StoreError(f"line {number} of {path} is not a valid metrics line", hint=DAMAGED) from None
             except OverflowError:
-                raise StoreError(f"{path} has a step beyond 64 bits", hint=DAMAGED) from None
+                raise StoreError(f"{path} has a step that exceeds 64 bits", hint=DAMAGED) from None
     try:
         spill.close_input()
     except OverflowError:
-        raise StoreError(f"{path} has a step beyond 64 bits", hint=DAMAGED) from None
+        raise StoreError(f"{path} has a step that exceeds 64 bits", hint=DAMAGED) from None
 
 
 def _number(value: Any) -> float:
@@ -295,10 +295,10 @@ def _parse_at(path: Path, offset: int, block: bytes) -> list[Any]:
     try:
         return parse_block(path, block)
     except StoreError:
-        parse_block(path, block, _line_number(path, offset))  # the same with the right number
+        parse_block(path, block, _line_number(path, offset))  # raises the same error with the right line number
         raise
 
 
 def _line_number(path: Path, offset: int) -> int:
-    """The 1-based number of the line that begins there."""
+    """Return the 1-based number of the line that starts at an offset."""
     return 1 + sum(block.count(b"\n") for _, block in line_blocks(path, 0, offset))

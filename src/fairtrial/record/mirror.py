@@ -1,7 +1,7 @@
-"""Brings runs from the shared store into the folder that this machine keeps of it.
+"""Download of runs from a shared store into this machine's mirror.
 
-What is brought is one moment of each run: its plain files if it has ended, else what the manifest of its newest claim
-names. Only what changed is read. Checkpoints stay there until somebody needs them.
+Each run is downloaded as one consistent snapshot: its plain files if it has ended, or else the files in the manifest of
+its newest claim. Only changes are read. Checkpoints are downloaded only when needed.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ from fairtrial.record.upload import RunManifest, whole_files
 
 STEP = "step-"
 SMALL_BYTES = 4 << 20
-"""Files up to this size are read into memory, together with those of other runs; larger ones go to the disk."""
+"""Files up to this size are read into memory in one batch with other runs; larger ones are downloaded to disk."""
 SMALL_BYTES_OF_RUN = 64 << 20
 LARGEST_SEGMENT = 64 << 20
 _UNUSABLE = {errno.EISDIR, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ}
-"""What a file system says about a name that it cannot use, and not about itself."""
+"""Error numbers that mean that a name cannot be used, as opposed to a failure of the file system."""
 Chosen = Callable[[str], bool]
-"""Which of the files below folders, such as checkpoints, are brought."""
+"""Selects which files in subfolders, such as checkpoints, are downloaded."""
 
 
 class Refusals:
-    """The runs of a store that are not brought here, with the reasons: one of them must not stop the others."""
+    """Collects runs that are not downloaded, with the reasons, so that one invalid run does not stop the others."""
 
     def __init__(self) -> None:
         self.why: dict[str, str] = {}
 
     @contextlib.contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Work on one run. What is wrong with its objects is noted, and the work on the others goes on."""
+        """Wrap the work on one run. Problems with its objects are recorded instead of raised."""
         try:
             yield
         except Unreachable:
@@ -82,18 +82,18 @@ class Refusals:
         except OSError as error:
             if error.errno not in _UNUSABLE:
                 raise
-            self.note(name, f"a name in it cannot be used here: {error.strerror}")
+            self.note(name, f"this file system cannot use one of its names: {error.strerror}")
 
     def note(self, name: str, why: str) -> None:
         self.why.setdefault(name, why)
 
     def incomplete(self, names: SharedPaths, error: StoreError) -> None:
-        """A run that has ended, and of which not everything is there."""
-        self.note(names.root, f"not all of it is there. {error.hint}")
+        """Record an ended run whose files are not all in the store."""
+        self.note(names.root, f"it is incomplete. {error.hint}")
 
 
 class Strict(Refusals):
-    """For work on a single run: what is wrong with it is an error."""
+    """Raises problems as errors, for work on a single run."""
 
     @contextlib.contextmanager
     def of(self, name: str) -> Iterator[None]:
@@ -108,7 +108,11 @@ class Strict(Refusals):
 
 @dataclass
 class Stand:
-    """How one run stands in the shared store, and what this machine has of it."""
+    """The state of one run in the shared store and in the mirror.
+
+    `source` is where its files are in the store: `plain`, a token, or None. `before` is the state that this machine had
+    recorded, and `remote_state` that state updated with the latest heartbeat.
+    """
 
     names: SharedPaths
     paths: RunPaths
@@ -121,7 +125,7 @@ class Stand:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether what this machine wrote is no longer what counts."""
+        """Whether a newer claim or a removal supersedes what this machine wrote."""
         newest = 0 if self.top is None else self.top.token if self.top.is_claim else self.top.of
         return self.remote_state.is_ahead and (
             newest > self.remote_state.token or (self.top is not None and self._is_gone)
@@ -140,7 +144,7 @@ def inspect(
     closely: bool = False,
     refusals: Refusals,
 ) -> list[Stand]:
-    """How runs stand, as their objects tell. The newest claim is read where something is unfinished, or `closely`."""
+    """Determine the state of runs from their objects. Claims are read only for unfinished runs, or with `closely`."""
     own: dict[str, dict[str, ObjectEntry]] = defaultdict(dict)
     for name, entry in objects.items():
         study, _, rest = name.partition("/")
@@ -177,7 +181,7 @@ def inspect(
 
 
 def _is_plain(names: SharedPaths, objects: Objects) -> bool:
-    """Whether all files of a run have their plain names."""
+    """Return whether all files of a run have their plain names."""
     return names.metadata in objects and not any(name.startswith(f"{names.live}/") for name in objects)
 
 
@@ -196,7 +200,7 @@ def everything(_name: str) -> bool:
 
 @dataclass
 class Brought:
-    """How many bytes were read, and the runs that changed their place while they were read."""
+    """The number of downloaded bytes, and the runs whose files moved while they were read."""
 
     size: int = 0
     moved: list[Stand] = field(default_factory=list)
@@ -210,10 +214,10 @@ def bring(
     held: bool = False,
     refusals: Refusals,
 ) -> Brought:
-    """Make the files here those that are there.
+    """Update the local files of runs to match the store.
 
-    `checkpoints` chooses among the files below folders. Those that are not chosen stay there, and are noted. A run that
-    a process of this machine is making is left alone, unless the caller is that process and has it `held`.
+    `checkpoints` selects files in subfolders; the others are recorded as absent. A run that another process of this
+    machine holds is skipped. With `held`, the caller itself holds the runs.
     """
     live = _read_manifests(remote, stands, refusals)
     pulls = []
@@ -236,7 +240,7 @@ def bring(
 
 
 def _read_manifests(remote: Remote, stands: Collection[Stand], refusals: Refusals) -> list[Stand]:
-    """Give every run that is being made its manifest. Returns those runs, of which some may have ended meanwhile."""
+    """Load the manifests of runs in progress and return these runs. Some may have ended meanwhile and have none."""
     live: dict[str, Stand] = {}
     for stand in stands:
         if stand.source not in (None, PLAIN):
@@ -253,7 +257,7 @@ def _read_manifests(remote: Remote, stands: Collection[Stand], refusals: Refusal
 
 @contextlib.contextmanager
 def _untouched(stand: Stand) -> Iterator[bool]:
-    """Hold a run for a moment; whether nobody else does, and nobody has changed it since it was looked at."""
+    """Hold a run briefly. Yield whether no other process holds it and it is unchanged since it was inspected."""
     try:
         claim = Claim(stand.paths)
     except ClaimedElsewhere:
@@ -267,9 +271,9 @@ def _untouched(stand: Stand) -> Iterator[bool]:
 
 @dataclass(frozen=True)
 class Growth:
-    """A file that grows: how much of it is here, how long it is there, and the segments that the rest is in.
+    """A growing file: its local length, its length in the store, and the segments that contain the rest.
 
-    Whoever went on sending it after a kill cut it otherwise, so segments may overlap. They are parts of one file.
+    An upload that resumed after a kill may have split the file differently, so segments may overlap.
     """
 
     have: int
@@ -277,18 +281,18 @@ class Growth:
     segments: list[tuple[int, str]]
 
     def put_together(self, contents: Mapping[str, bytes]) -> bytes:
-        """What comes behind the part that is here, as far as there is no gap."""
+        """Return the bytes that follow the local part, up to the first gap."""
         added = bytearray()
         for offset, there in self.segments:
             at = self.have + len(added)
             if offset > at or there not in contents:
-                break  # what comes after a gap cannot be placed
+                break  # bytes after a gap cannot be used
             added += contents[there][at - offset :]
         return bytes(added[: self.length - self.have])
 
 
 class Pull:
-    """What has to be read of one run, and what is made of it."""
+    """The download of one run: which objects to read, and how to apply them to the local files."""
 
     def __init__(self, stand: Stand, checkpoints: Chosen) -> None:
         self.stand, self.names, self.paths = stand, stand.names, stand.paths
@@ -302,7 +306,7 @@ class Pull:
         self._segments = self._missing_segments()
 
     def _files(self) -> dict[str, tuple[str, str, int]]:
-        """Every whole file: name here → name there, tag, size."""
+        """Return all files that do not grow: local name → (object name, tag, size)."""
         if self.stand.manifest:
             return {
                 name: (self.names.blob(facts["token"], facts["sha256"]), facts["sha256"], facts["size"])
@@ -317,7 +321,7 @@ class Pull:
         }
 
     def _judged_places(self) -> dict[str, Path]:
-        """Where each file goes. Refuses a run with a name that leads elsewhere, or with more than a run may have."""
+        """Return the path of each file. Refuse unsafe names and runs that exceed the size limits."""
         if self.stand.manifest is None:
             refuse_many(size for _, _, size in self.files.values())
             if why := why_names_unsafe(list(self.files)):
@@ -328,7 +332,7 @@ class Pull:
         return {name: path_inside(self.paths.root, name, what=self.names.root) for name in wanted}
 
     def _few_and_small(self) -> set[str]:
-        """Files that are read into memory with those of other runs: never many bytes of one run."""
+        """Return the files to read into memory in one batch with other runs, limited to SMALL_BYTES_OF_RUN per run."""
         chosen, total = set(), 0
         for name, (there, _, size) in self.files.items():
             listed = self.stand.objects.get(there)
@@ -347,20 +351,20 @@ class Pull:
         return self._tags.get(name) == self.files[name][1] and self._places[name].is_file()
 
     def _missing_segments(self) -> dict[str, Growth]:
-        """Of each file that grows: where to go on, and what may have to be added. Of another claim it begins anew."""
+        """Return the missing segments of each growing file. A file of another claim is downloaded from the start."""
         if self.stand.manifest is None:
             return {}
         growths = {}
         token = self.stand.manifest.token
         for name, length in self.stand.manifest.appended.items():
             path = self._places[name]
-            set_lost_tail_aside(path)  # by a power cut: it is brought again
+            set_lost_tail_aside(path)  # zeros left by a power loss: downloaded again
             have = path.stat().st_size if self._same and path.exists() else 0
             have = have if have <= length else 0
             offsets = sorted(
                 at for each in self.stand.objects if (at := self.names.offset_of(token, name, each)) is not None
             )
-            first = max((at for at in offsets if at <= have), default=0)  # it may reach beyond what is here
+            first = max((at for at in offsets if at <= have), default=0)  # this segment may extend the local part
             needed = [at for at in offsets if first <= at < length] if have < length else []
             segments = [self.names.segment(token, name, at) for at in needed]
             refuse_large(self.names, self.stand.objects, segments, LARGEST_SEGMENT)
@@ -368,17 +372,17 @@ class Pull:
         return growths
 
     def small(self) -> list[str]:
-        """Objects that are read together with those of other runs."""
+        """Return the objects to read in one batch with those of other runs."""
         segments = [name for each in self._segments.values() for _, name in each.segments]
         return segments + [
             there for name, (there, _, _) in self.files.items() if name in self._small and not self._is_here(name)
         ]
 
     def apply(self, remote: Remote, contents: Mapping[str, bytes], *, whole: bool) -> int:
-        """Write what was read, metadata last: whoever reads meanwhile sees the old or the new.
+        """Write the downloaded files, with metadata last, so that concurrent readers see the old or the new state.
 
-        `whole`: nothing may be missing of the files that grow. Otherwise the rest of a run that is still being made
-        comes with the next look; one that has ended is whole, or it has changed its place meanwhile.
+        With `whole`, growing files must be complete. Without it, the rest of a run in progress follows with the next
+        pull. The files of an ended run must always be complete; if not, they moved while they were read.
         """
         self._refuse_changed(contents)
         whole = whole or self.stand.top is None or not self.stand.top.is_claim
@@ -403,7 +407,7 @@ class Pull:
         source = self.stand.source or ""
         for folder in {self.paths.root, *(path.parent for path in self._places.values())}:
             if folder.is_dir():
-                sync_path(folder)  # what the note below says is here is not brought again
+                sync_path(folder)  # files that the state below lists as present are not downloaded again
         write_remote_state(
             self.paths,
             replace(known, token=token, mine=False, closed=False, source=source, tags=self._tags, absent=absent),
@@ -430,7 +434,7 @@ class Pull:
         return size
 
     def _refuse_changed(self, contents: Mapping[str, bytes]) -> None:
-        """Nothing is written of a run that has a file which is not what its manifest says, or no metadata."""
+        """Refuse a run before writing anything if a file contradicts the manifest or the metadata are invalid."""
         if self.stand.manifest is None:
             content = contents.get(self.names.metadata)
             if content is not None and not isinstance(parse_json_fast(content, where="metadata.json"), dict):
@@ -444,8 +448,8 @@ class Pull:
 
     def _not_as_in_manifest(self, name: str) -> UntrustedDocument:
         return UntrustedDocument(
-            f"the content of {name!r} does not have the size and SHA-256 of its manifest",
-            hint="The run can be made again: --replace.",
+            f"the content of {name!r} does not have the size and SHA-256 listed in the manifest",
+            hint="Execute the run again with --replace.",
         )
 
     def _append(self, name: str, growth: Growth, added: bytes) -> None:
@@ -459,7 +463,7 @@ class Pull:
                 file.write(added)
 
     def _remove_others(self) -> None:
-        """Files that belong to an earlier state of the run, which the shared store has given up."""
+        """Remove files of an earlier state of the run that the store no longer has."""
         if self.stand.manifest is None and not self._same and self.paths.metadata.exists():
             for path in self.paths.appended:
                 if path.name not in self.files:
@@ -483,14 +487,14 @@ _STEP_FILE = re.compile(rf"/{STEP}([0-9]{{1,15}})\.pt\Z")
 
 
 def refuse_many(sizes: Iterable[int]) -> None:
-    """Refuse a run that has more files, or more bytes, than a run may have."""
+    """Refuse a run that exceeds the limits on the number of files or bytes."""
     from fairtrial.record.shared_schema import LARGEST_RUN, MOST_FILES
 
     known = list(sizes)
     if len(known) > MOST_FILES:
-        raise UntrustedDocument(f"{len(known):,} files are more than the {MOST_FILES:,} that a run may have")
+        raise UntrustedDocument(f"the run has {len(known):,} files, more than the allowed {MOST_FILES:,}")
     if sum(known) > LARGEST_RUN:
-        raise UntrustedDocument(f"{sum(known) / 1e12:,.0f} TB are more than a run may have")
+        raise UntrustedDocument(f"the run has {sum(known) / 1e12:,.0f} TB, more than allowed")
 
 
 def not_of_a_step(name: str) -> bool:
@@ -498,16 +502,16 @@ def not_of_a_step(name: str) -> bool:
 
 
 def needed_to_resume(files: Iterable[str]) -> Chosen:
-    """Of the checkpoints that a run goes on from, the newest is enough; whatever else there is, is needed too."""
+    """Select the newest step checkpoint and all other files, which is what a resume needs."""
     steps = [int(match[1]) for name in files if (match := _STEP_FILE.search(name))]
     newest = f"/{STEP}{max(steps)}.pt" if steps else ""
     return lambda name: not _STEP_FILE.search(name) or name.endswith(newest)
 
 
 def set_aside(paths: RunPaths, folder: Path) -> None:
-    """Move a run out of the way in the mirror: nothing that was recorded is deleted unasked.
+    """Move the files of a run in the mirror to another folder, because recorded data are never deleted unasked.
 
-    Its lock stays, because whoever does this holds it.
+    The lock file stays, because the caller holds it.
     """
     target = folder / f"{paths.root.name}.{time.strftime('%Y%m%dT%H%M%S')}-{time.time_ns() % 1_000_000_000:09d}"
     with store_errors(target):

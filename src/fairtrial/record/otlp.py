@@ -1,7 +1,8 @@
-"""Events in the form of OpenTelemetry: one log record per line of `events.jsonl`, over OTLP/HTTP.
+"""Events as OpenTelemetry log records, one per line of `events.jsonl`, sent over OTLP/HTTP.
 
-The messages are OpenTelemetry's own. They are sent from here and not by its exporter, because that one draws from the
-global random generator of the process at every attempt, waits by itself, and does not say why it failed.
+The messages are standard OpenTelemetry. This module sends them itself, because OpenTelemetry's exporter draws from the
+global random number generator of the process at every attempt, blocks while it waits, and does not report why it
+failed.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ LOGS_PATH = "/v1/logs"
 
 HEADERS_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
 UNACCEPTABLE = frozenset({400, 413, 422})
-"""Answers that say: this content is wrong. It would be as wrong the next time."""
+"""HTTP status codes that mean that the content is invalid, so that a retry would fail too."""
 
-_INFO, _ERROR = 9, 17  # OpenTelemetry's numbers for how grave a record is
+_INFO, _ERROR = 9, 17  # OpenTelemetry severity numbers
 _LONGEST_INTEGER = 2**63
-_LATEST_S = 2**64 / 1e9 - 1  # nanoseconds have 64 bits
+_LATEST_S = 2**64 / 1e9 - 1  # timestamps are 64-bit nanoseconds
 
 
 class Line(NamedTuple):
-    """One line of a run's `events.jsonl`, and the how-manieth it is, from 1."""
+    """One line of a run's `events.jsonl` with its 1-based line number."""
 
     number: int
     content: bytes
 
 
 class NotDelivered(Exception):
-    """The receiver could not be reached or did not take it; it may later."""
+    """The receiver was unreachable or did not accept the request. A retry may succeed."""
 
 
 class NotAcceptable(Exception):
-    """The receiver will never take this."""
+    """The receiver rejected the content permanently."""
 
 
 class Answer(NamedTuple):
-    """What a receiver says that took something: how many records it threw away, and why."""
+    """The response of a receiver to an accepted request: how many records it rejected, and why."""
 
     rejected: int
     why: str
@@ -53,7 +54,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class EventSource:
-    """The run that events are about. `created` tells it from one of the same name that it replaced."""
+    """The run that events belong to. `created` distinguishes it from a replaced run with the same name."""
 
     study: str
     run_id: str
@@ -74,12 +75,12 @@ class EventSource:
         )
 
     def record_id(self, line: int) -> str:
-        """The same whenever a line is sent again: receivers can tell what they have already."""
+        """Return a stable id of a line, by which receivers recognize duplicates."""
         return f"{self.study}/{self.run_id}/{round(self.created * 1000)}/{line}"
 
 
 def encode(source: EventSource, lines: Sequence[Line]) -> bytes:
-    """A request that takes these lines to a receiver."""
+    """Encode lines as an OTLP export request."""
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
     request = ExportLogsServiceRequest()
@@ -105,7 +106,7 @@ def _fill_record(record: Any, source: EventSource, line: Line) -> None:
 
 
 def _event(line: Line) -> dict[str, Any]:
-    """An event; of a line that was damaged, its text. It must not keep those that follow from being delivered."""
+    """Parse a line. A damaged line becomes an event with its text, so that it does not block later lines."""
     try:
         content = orjson.loads(line.content)
     except orjson.JSONDecodeError:
@@ -125,7 +126,7 @@ def _fill_list(pairs: Any, values: Mapping[str, Any]) -> None:
 
 
 def _fill_value(place: Any, value: Any) -> None:
-    """What JSON can say, OpenTelemetry can say; null is a value that nothing is put in."""
+    """Convert a JSON value to an OpenTelemetry value. Null leaves the value unset."""
     if isinstance(value, bool):
         place.bool_value = value
     elif isinstance(value, int):
@@ -147,13 +148,13 @@ def _fill_value(place: Any, value: Any) -> None:
 
 
 def send(receiver: str, body: bytes, timeout: float) -> Answer:
-    """Give a receiver one request. Raises NotDelivered or NotAcceptable, in words that hold no secret."""
+    """Send one request to a receiver. Raises NotDelivered or NotAcceptable with a message that contains no secrets."""
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
     from urllib.request import HTTPRedirectHandler, Request, build_opener
 
     class StayHere(HTTPRedirectHandler):
-        """Another place than the one that was named gets neither the events nor the headers."""
+        """Refuses redirects, so that only the configured receiver gets the events and the headers."""
 
         def redirect_request(self, *_: Any, **__: Any) -> None:
             return None
@@ -171,8 +172,8 @@ def send(receiver: str, body: bytes, timeout: float) -> Answer:
         raise NotDelivered(str(error.reason)) from None
     except (OSError, HTTPException) as error:
         raise NotDelivered(str(error) or type(error).__name__) from None
-    except ValueError:  # its words would repeat the header
-        raise NotDelivered(f"${HEADERS_VARIABLES[1]} holds what cannot be sent as a header") from None
+    except ValueError:  # its message would quote the header, which may be secret
+        raise NotDelivered(f"${HEADERS_VARIABLES[1]} contains an invalid header") from None
 
 
 def _answer(content: bytes) -> Answer:
@@ -181,19 +182,19 @@ def _answer(content: bytes) -> Answer:
 
     try:
         partly = ExportLogsServiceResponse.FromString(content).partial_success
-    except DecodeError:  # some answer in JSON or with a page; they have taken it
+    except DecodeError:  # some receivers answer with JSON or HTML; they have accepted the request
         return Answer(0, "")
     return Answer(partly.rejected_log_records, partly.error_message)
 
 
 def secret_headers() -> dict[str, str]:
-    """What the environment says that a receiver must be told: `name=value,name=value`, as OpenTelemetry spells it."""
+    """Return the headers from the environment, in OpenTelemetry's format `name=value,name=value`."""
     text = next((value for name in HEADERS_VARIABLES if (value := os.environ.get(name))), "")
     pairs = (part.partition("=") for part in text.split(",") if "=" in part)
     return {unquote(name.strip()): unquote(value.strip()) for name, _, value in pairs}
 
 
 def logs_address(receiver: str) -> str:
-    """Where a receiver takes logs: below its address, unless that names the very place."""
+    """Return the URL for logs: the receiver's URL plus LOGS_PATH, unless it already ends with it."""
     whole = receiver.rstrip("/")
     return whole if whole.endswith(LOGS_PATH) else whole + LOGS_PATH

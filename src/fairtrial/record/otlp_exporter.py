@@ -1,11 +1,11 @@
-"""Brings the events of runs to a receiver while the runs go on, and never keeps one of them waiting.
+"""Export of events to an OTLP receiver while runs are in progress, without blocking the training.
 
-`events.jsonl` is the store that is sent from. A thread of its own reads whole lines behind what was delivered, sends
-them in batches, and tries again after growing pauses. The thread that trains has nothing to do with it: it writes its
-lines as always. It says that a run begins, and at the very end it waits a few seconds for the rest.
+`events.jsonl` is the queue. A background thread reads the complete lines that were not delivered yet, sends them in
+batches, and retries with exponential backoff. The training thread writes its lines as usual. It only registers a run at
+the start, and waits a few seconds for the rest at the end.
 
-What was delivered is noted in the run's directory, so that a resumed run goes on from there. A kill between an answer
-and its note sends a batch twice; every record has an id that stays the same.
+The delivered position is stored in the run's directory, so that a resumed run continues from there. If the process is
+killed between a response and this record, a batch is sent twice; record ids are stable, so receivers can deduplicate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 30.0
 TIMEOUT_S = 10.0
 LINGER_S = 3.0
-"""How long the end of a job waits for what is still on its way."""
+"""Seconds that the end of a job waits for undelivered events."""
 MOST_LINES = 512
 MOST_BYTES = 1 << 20
 
@@ -39,7 +39,7 @@ Send = Callable[[str, bytes, float], Answer]
 
 @dataclass(frozen=True)
 class Delivered:
-    """How far the lines of a run have been brought. `rejected`: lines that the receiver did not want."""
+    """The delivered part of `events.jsonl`: bytes and lines. `rejected` are lines that the receiver rejected."""
 
     offset: int = 0
     lines: int = 0
@@ -47,7 +47,7 @@ class Delivered:
 
 
 def read_delivered(paths: RunPaths) -> Delivered:
-    """How far the lines were brought. If the note is damaged, all are sent again: better twice than never."""
+    """Read the delivered position of a run. If the file is damaged, all lines are sent again, so that none is lost."""
     try:
         delivered = Delivered(**orjson.loads(read_regular(paths.delivered)))
         size = paths.events.stat().st_size
@@ -59,14 +59,14 @@ def read_delivered(paths: RunPaths) -> Delivered:
 
 @dataclass(frozen=True)
 class Batch:
-    """Lines that belong together on their way, and how many bytes of the file they are."""
+    """Lines to send in one request, and their size in the file in bytes."""
 
     lines: tuple[Line, ...]
     size: int
 
 
 class Spool:
-    """The events of one run on their way to one receiver."""
+    """The queue of undelivered events of one run for one receiver."""
 
     def __init__(self, recorder: Recorder, receiver: str, send_to: Send) -> None:
         self.recorder, self.receiver = recorder, receiver
@@ -78,7 +78,7 @@ class Spool:
         self._last_error: str | None = None
 
     def next_batch(self) -> Batch | None:
-        """The first whole lines that were not delivered yet, no more than one request should carry."""
+        """Return the next undelivered complete lines, up to the limits of one request, or None."""
         lines: list[Line] = []
         size = 0
         try:
@@ -87,18 +87,18 @@ class Spool:
                 while len(lines) < MOST_LINES and size < MOST_BYTES and (content := file.readline()).endswith(b"\n"):
                     size += len(content)
                     lines.append(Line(self._done.lines + len(lines) + 1, content))
-        except OSError:  # someone removed the run
+        except OSError:  # the run was removed
             return None
         return Batch(tuple(lines), size) if lines else None
 
     def bring(self, batch: Batch, timeout: float) -> Delivered | None:
-        """Try to deliver; gives how far that brings it, or None where it has to be tried again."""
+        """Try to send a batch. Return the new delivered position, or None if the batch must be retried."""
         self._retries += self._failing
         try:
             answer = self._send(self.receiver, encode(self._source, batch.lines), timeout)
         except NotAcceptable as refusal:
             answer = Answer(len(batch.lines), str(refusal))
-        except Exception as error:  # noqa: BLE001 — whatever goes wrong here must reach nobody who trains
+        except Exception as error:  # noqa: BLE001 — an export error must not stop the training
             self._failing, self._last_error = True, str(error) or type(error).__name__
             return None
         self._failing = False
@@ -109,11 +109,11 @@ class Spool:
 
     def note(self, done: Delivered) -> None:
         self._done = done
-        with contextlib.suppress(FairtrialError, OSError):  # then a resumed run sends these again
+        with contextlib.suppress(FairtrialError, OSError):  # a resumed run then sends these lines again
             replace_bytes(self.recorder.paths.delivered, orjson.dumps(asdict(done)), sync=SyncLevel.NOTHING)
 
     def account(self) -> dict[str, Any]:
-        """What came of it, for `metadata.json`."""
+        """Return the delivery statistics for `metadata.json`."""
         with open_regular(self.recorder.paths.events) as file:
             file.seek(self._done.offset)
             left = sum(block.count(b"\n") for block in iter(lambda: file.read(MOST_BYTES), b""))
@@ -127,10 +127,9 @@ class Spool:
 
 
 class OtlpExporter:
-    """Brings the events of all runs of one job, with one thread, which is started with the first of them.
+    """Exports the events of all runs of one job in one thread, which starts with the first run.
 
-    `add` and `settle` belong to the thread that trains, before the first step and after the last. In between it calls
-    nothing here.
+    The training thread calls `add` before the first step and `settle` after the last, and nothing in between.
     """
 
     def __init__(self, send_to: Send = send, linger: float = LINGER_S) -> None:
@@ -142,13 +141,13 @@ class OtlpExporter:
         self._thread = threading.Thread(target=self._work, daemon=True, name="fairtrial-delivery")
 
     def add(self, recorder: Recorder, receiver: str) -> None:
-        """From now on the events of this run are brought to a receiver."""
+        """Start to export the events of a run to a receiver."""
         self._spools = [*self._spools, Spool(recorder, receiver, self._send_to)]
         if self._thread.ident is None:
             self._thread.start()
 
     def settle(self) -> None:
-        """The work is over: wait a few seconds for what is left, then write down what arrived and what did not."""
+        """Wait a few seconds for undelivered events, then record the delivery statistics in the metadata."""
         if not self._spools or self._over.is_set():
             return
         self._ending.set()
@@ -160,7 +159,7 @@ class OtlpExporter:
                 with contextlib.suppress(FairtrialError, OSError):
                     spool.recorder.update(telemetry=spool.account())
 
-    # What the thread does.
+    # Runs in the thread.
 
     def _work(self) -> None:
         pause = FIRST_PAUSE_S
@@ -176,7 +175,7 @@ class OtlpExporter:
             pause = min(2 * pause, LONGEST_PAUSE_S) if failed else FIRST_PAUSE_S
 
     def _bring_all(self) -> bool:
-        """Send what is there, run by run; whether something could not be delivered. Who failed is left in peace."""
+        """Send all pending events, run by run. Return whether a delivery failed; a failed receiver is then skipped."""
         down: set[str] = set()
         for spool in self._spools:
             while spool.receiver not in down and not self._over.is_set() and (batch := spool.next_batch()):
@@ -185,10 +184,10 @@ class OtlpExporter:
                     down.add(spool.receiver)
                     continue
                 with self._noting:
-                    if not self._over.is_set():  # nobody counts any more what arrives now
+                    if not self._over.is_set():  # the statistics are already recorded
                         spool.note(done)
         return bool(down)
 
     def _rest(self, seconds: float) -> None:
-        """The end of the work cuts a pause short, once."""
+        """Sleep, but wake up early once when the job ends."""
         (self._over if self._ending.is_set() else self._ending).wait(seconds)

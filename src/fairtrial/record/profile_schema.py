@@ -1,4 +1,4 @@
-"""The shape of a profile's snapshot, as far as anybody computes with it. What else it holds is left as it is."""
+"""Typed model of the fields of a profile snapshot that are used in computations. Other fields are not checked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Amount = Annotated[float, Field(ge=0, le=1e15)]
-"""Milliseconds, bytes, tokens: what is beyond was not measured."""
+"""Milliseconds, bytes or tokens. Larger values cannot be real measurements."""
 Time = Annotated[float, Field(gt=0, le=1e15)]
 Count = Annotated[int, Field(ge=0, le=10**15)]
 
@@ -73,7 +73,7 @@ class BufferLimit(_Part):
 
 
 class Quality(_Part):
-    """What was found position by position: whether an order written freely was legal, and what was earned."""
+    """Results per position: whether the order written without constraints was legal, and its reward."""
 
     positions: str
     decisions: Count
@@ -98,7 +98,7 @@ class WorkedStep(_Part):
 
 
 class Snapshot(_Part):
-    """A whole snapshot."""
+    """A complete snapshot."""
 
     name: str
     mode: Literal["rollout", "trainer", "e2e"]

@@ -1,4 +1,4 @@
-"""Series and events of a run, believed only as far as they are those that the run recorded."""
+"""Series and events of a run, checked against what the run recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fairtrial.record.series import Series, read_series, unspell
 
 
 def with_series(run: Run) -> tuple[Run, Series]:
-    """A run and its series. A run whose series are not those that were recorded is a damaged run without any."""
+    """Return a run and its series. If the series are damaged, return the run as damaged, without series."""
     if run.status is Status.DAMAGED:
         return run, {}
     try:
@@ -28,7 +28,7 @@ def with_series(run: Run) -> tuple[Run, Series]:
 
 
 def recorded_series(run: Run) -> Series:
-    """Metric → (steps, values). Raises a StoreError where the files are not those that the run ended with."""
+    """Return metric → (steps, values). Raises a StoreError if the files have changed since the run ended."""
     series = read_series(run.paths, run.metadata)
     if run.metadata.series is None and (why := contradiction(run.metadata, series)):
         raise StoreError(f"{run.paths.metrics} {why}", hint=DAMAGED)
@@ -36,14 +36,14 @@ def recorded_series(run: Run) -> Series:
 
 
 def why_other_lines(paths: RunPaths, metadata: RunMetadata, *, most: int | None = None) -> str | None:
-    """Why `metrics.jsonl` is not the file that the run ended with; None where it is, or nothing is known about it.
+    """Return how `metrics.jsonl` has changed since the run ended, or None if it has not or its extent is not recorded.
 
-    Beyond `most` bytes only the length is compared: whoever shows the end of a file does not read all of it.
+    For files larger than `most` bytes, only the length is compared, so that `tail`-like commands stay fast.
     """
     then = metadata.series
     if not then or metadata.status == Status.RUNNING:
         return None
-    from fairtrial.core.canonical import file_hash  # not for those who only list runs
+    from fairtrial.core.canonical import file_hash  # not needed to list runs
 
     try:
         size = paths.metrics.stat().st_size
@@ -56,18 +56,18 @@ def why_other_lines(paths: RunPaths, metadata: RunMetadata, *, most: int | None 
 
 
 def contradiction(metadata: RunMetadata, series: Series) -> str | None:
-    """Why series cannot be those of a run, which noted the last value of every metric when it ended."""
+    """Return how series contradict the final values that the run recorded when it ended, or None."""
     final = metadata.final
     if not final:
         return None
     if missing := sorted(final.keys() - series.keys()):
-        return f"does not have the metric {missing[0]!r}, which the run ended with"
+        return f"does not have the metric {missing[0]!r}, which has a recorded final value"
     if strange := sorted(series.keys() - final.keys()):
-        return f"has the metric {strange[0]!r}, which the run did not end with"
+        return f"has the metric {strange[0]!r}, which has no recorded final value"
     for name, (_, values) in series.items():
         last, noted = float(values[-1]), float(unspell(final[name]))
         if last != noted and not (isnan(last) and isnan(noted)):
-            return f"ends with {name} {last:g}, and the run ended with {noted:g}"
+            return f"ends with {name} {last:g}, but the recorded final value is {noted:g}"
     return None
 
 
@@ -82,11 +82,11 @@ _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "evaluated": {**_STEP, "metrics": (dict,)},
     "evaluation": {**_STEP, "metrics": (dict,), "checkpoint": (str,), "fresh": (bool,)},
 }
-"""Fields that readers use. `core/events.py` has all of them, and takes a tenth of a second to import."""
+"""Fields that readers use. `core/events.py` declares all fields, but importing it takes a tenth of a second."""
 
 
 def read_events(paths: RunPaths) -> list[dict[str, Any]]:
-    """Every whole line of `events.jsonl`. Raises a StoreError that names the line that is not an event."""
+    """Read every complete line of `events.jsonl`. Raises a StoreError with the number of an invalid line."""
     rows = []
     for number, row in enumerate(iter_rows(paths.events), 1):
         if why := why_not_event(row):
@@ -96,14 +96,14 @@ def read_events(paths: RunPaths) -> list[dict[str, Any]]:
 
 
 def why_not_event(row: Any) -> str | None:
-    """Why a parsed line is not an event that readers can use."""
+    """Return why a parsed line is not a valid event, or None."""
     if type(row) is not dict or type(row.get("event")) is not str:
         return "is not an event"
     if type(row.get("at", 0.0)) not in (int, float):
-        return f"is the event {row['event']} at the time {row['at']!r}"
+        return f"is the event {row['event']} with the invalid time {row['at']!r}"
     for name, kinds in _FIELDS.get(row["event"], {}).items():
         if type(row.get(name)) not in kinds:
-            return f"is the event {row['event']} with {name} {row.get(name)!r}"
+            return f"is the event {row['event']} with the invalid {name} {row.get(name)!r}"
     if row["event"] == "evaluation" and not all(type(v) in (int, float, NoneType) for v in row["metrics"].values()):
         return "is the event evaluation with a metric that is not a number"
     return None

@@ -1,8 +1,7 @@
-"""The live side of a run: the only thing that writes a run directory while it is being made.
+"""The recorder, the only writer of a run directory while the run is in progress.
 
-`log`, `evaluated`, `save` and `resume` are all that a trainer needs. Every `log` is one `write()` of one
-line, so a line that was logged survives a kill of the process. Checkpoints and metadata are made durable
-and put in place whole.
+A trainer needs only `log`, `evaluated`, `save` and `resume`. Each `log` is one `write()` of one line, so a logged line
+survives a kill of the process. Checkpoints and metadata are fsynced and replaced atomically.
 """
 
 from __future__ import annotations
@@ -56,16 +55,16 @@ CONTROL_EVENTS = frozenset(
         "checkpoint_refused", "best_changed", "top_kept", "top_dropped", "evaluation",
     }
 )  # fmt: skip
-"""What resuming and reading rest on: only the recorder writes these."""
+"""Events that resuming and reading depend on. Only the recorder writes them."""
 EVENT_KEYS = ("schema", "event", "at")
-"""What each line of `events.jsonl` has of its own."""
+"""Keys that the recorder sets in every line of `events.jsonl`."""
 
 HELD = "held-best-"
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 
 class Recorder:
-    """Writes one run. Use `create` for a new attempt at a cell, `attach` inside a program that a job started."""
+    """Writes one run. Use `create` for a new attempt at a cell and `attach` in a program that a job started."""
 
     def __init__(
         self, paths: RunPaths, metadata: RunMetadata, claim: Claim | None, clock: Clock, *, begun: bool,
@@ -74,14 +73,14 @@ class Recorder:
         self.paths = paths
         self.metadata = metadata
         self._claim = claim
-        self._seed_noted = claim is not None  # only a program that joined a run shows that its seed reaches it
+        self._seed_noted = claim is not None  # `seed_read` is recorded only for programs that joined a run
         self._fence = claim.fence if claim else fence or Fence(paths.lock)
         self.step, self.saved = 0, 0
         self._clock = clock
         self._pid = os.getpid()
         self._metrics_hash = GrowingHash(paths.metrics)
-        self._undecided = begun  # an earlier attempt is there: it is resumed, or what it logged no longer counts
-        with store_errors(paths.root):  # before a torn line is cut off: what is a link is neither cut nor written
+        self._undecided = begun  # an earlier attempt exists, and it is not yet clear whether to resume or restart it
+        with store_errors(paths.root):  # O_NOFOLLOW rejects symbolic links before a torn line is truncated below
             self._metrics_file = os.open(paths.metrics, _APPEND, 0o644)
             self._events_file = os.open(paths.events, _APPEND, 0o644)
         for path in (paths.metrics, paths.events):
@@ -93,7 +92,7 @@ class Recorder:
 
     @classmethod
     def create(cls, paths: RunPaths, metadata: RunMetadata, claim: Claim, clock: Clock = time.perf_counter) -> Self:
-        """Begin a run, or continue an interrupted one, in a directory that this process has claimed."""
+        """Start a run, or continue an interrupted one, in a directory that this process has claimed."""
         previous = load_metadata(paths)
         if previous is not None:
             metadata = _carry_over(previous, metadata)
@@ -101,9 +100,9 @@ class Recorder:
             if metadata.best_checkpoint_step is None:
                 paths.best.unlink(missing_ok=True)
         recorder = cls(paths, metadata, claim, clock, begun=previous is not None)
-        write_metadata(paths, metadata, sync=SyncLevel.FOLDER)  # with it the names of the lock and of the lines
+        write_metadata(paths, metadata, sync=SyncLevel.FOLDER)  # also syncs the entries of the lock and JSONL files
         for folder in (paths.root.parent, paths.root.parent.parent):
-            sync_path(folder)  # the names of the run and of its study
+            sync_path(folder)  # syncs the directory entries of the run and of its study
         recorder.write_event("run_resumed" if previous else "run_started", pid=os.getpid(), token=claim.token)
         if recorder._torn:
             recorder.write_event("torn_line_dropped")
@@ -111,22 +110,22 @@ class Recorder:
 
     @classmethod
     def attach(cls, paths: RunPaths, token: int | None = None, clock: Clock = time.perf_counter) -> Self:
-        """Join the run of the job that started this program; the job keeps the claim and ends the run.
+        """Join the run of the job that started this program. The job keeps the claim and ends the run.
 
-        `token` is that of the job's claim: a program whose job has lost it by now joins nothing.
+        `token` is the token of the job's claim. Raises ClaimLost if the job has lost that claim in the meantime.
         """
         metadata = load_metadata(paths)
         if metadata is None:
             raise UserError(f"{paths.root} is not a run directory")
         fence = Fence(paths.lock)
         if token is not None and token_of(paths) != token:
-            raise ClaimLost("the run of this program was given to another process, which goes on with it")
+            raise ClaimLost("another process took over the run of this program and continues it")
         return cls(paths, metadata, None, clock, begun=True, fence=fence)
 
-    # What a trainer calls.
+    # Called by trainers.
 
     def log(self, step: int, metrics: Mapping[str, SupportsFloat] | None = None, /, **values: SupportsFloat) -> None:
-        """Append one line of metrics. It costs microseconds, and a line once logged is never lost."""
+        """Append one line of metrics. This takes microseconds, and the line survives a kill of the process."""
         if self._undecided:
             self._decide()
         if metrics:
@@ -144,16 +143,16 @@ class Recorder:
     def evaluated(
         self, step: int, metrics: Mapping[str, SupportsFloat], state: State | None = None, *, save: bool = False
     ) -> bool:
-        """Log an evaluation and judge it; returns whether it is the best so far.
+        """Log an evaluation and return whether it is the best so far.
 
-        The weights that were evaluated are the ones kept as `best.pt`: give them as `state` (or a function
-        that makes it, called only when it is needed), or `save` them at the same step right after. With
-        `save=True` the state is also saved as a checkpoint to resume from.
+        `best.pt` must contain the weights that were evaluated. Pass them as `state` (or as a function that returns
+        them, called only if needed), or call `save` at the same step right after. With `save=True` the state is also
+        saved as a checkpoint to resume from.
         """
         is_best = self._judge(step, metrics, None if save else state)
         if save:
             if state is None:
-                raise UserError("evaluated(save=True) needs the state to save")
+                raise UserError("evaluated(save=True) requires a state to save")
             self.save(step, state() if callable(state) else state)
         return is_best
 
@@ -176,22 +175,22 @@ class Recorder:
         return True
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
-        """Save a checkpoint: `step-N.pt`, and `last.pt` as another name of it.
+        """Save a checkpoint as `step-N.pt`, with `last.pt` as a hard link to it.
 
-        It says which lines of metrics it builds on: how many, and their hash. They are hashed here, not when they are
-        logged.
+        The checkpoint stores the number and the hash of the metrics lines that precede it. They are hashed here, so
+        that `log` stays fast.
         """
         if self._undecided:
             self._decide()
         if self._awaiting_state and self._awaiting_state[0] == step:
             name, value = self.metadata.best_metric_name, self._awaiting_state[1]
-            assert name is not None  # an evaluation without that metric awaits no state
+            assert name is not None  # only an evaluation with that metric sets `_awaiting_state`
             self._top.consider(step, value, name, lambda: state)
             self._keep_best(step, value, state)
         self._awaiting_state = None
         path = self.paths.step(step)
         series = self._metrics_hash.extent().to_dict()
-        os.fsync(self._metrics_file)  # what a checkpoint builds on must be as durable as the checkpoint
+        os.fsync(self._metrics_file)  # the metrics before a checkpoint must be as durable as the checkpoint
         self._fence.check()
         best = self._hold_best(step)
         sha256 = write_checkpoint(path, step, state, best=best, series=series, **self._spent())
@@ -202,11 +201,11 @@ class Recorder:
         self._let_go_of_older_best(step)
 
     def resume(self) -> Checkpoint | None:
-        """The newest checkpoint that can be gone on from, or None to start afresh.
+        """Return the newest checkpoint to resume from, or None to start from the beginning.
 
-        Its content must be the one that was recorded, and the lines of metrics that it builds on must still be there:
-        a run that goes on behind lines that were cut off would end with steps missing. One that has no such record,
-        as in runs of earlier versions, is taken as it is.
+        The checkpoint must have its recorded hash, and the metrics lines that precede it must be unchanged: a run that
+        resumes after truncated lines would end with steps missing. Checkpoints of earlier versions do not record those
+        lines and are accepted without this check.
         """
         saved = saved_checkpoints(self.paths)
         series_damaged: str | None = None
@@ -223,7 +222,7 @@ class Recorder:
                 series_damaged = series_damaged or base.problem
                 continue
             damaged = series_damaged is not None or (base is not None and base.rest_is_damaged)
-            link_file(self.paths.step(step), self.paths.last)  # a kill may have come between the two names
+            link_file(self.paths.step(step), self.paths.last)  # a kill in `save` may have left an older `last.pt`
             self._continue_from(checkpoint, kept_bytes=extent.bytes if extent and damaged else None)
             self._caution_of_damage(series_damaged, f"step {step}")
             return checkpoint
@@ -238,29 +237,29 @@ class Recorder:
             self.update(cautions=[*self.metadata.cautions, filled])
 
     def event(self, event: str, /, **fields: Any) -> None:
-        """Append one line of telemetry: any name and any fields but those that recording itself rests on."""
+        """Append one line of telemetry. Event and field names are free, except those that the recorder reserves."""
         if event in CONTROL_EVENTS:
-            raise UserError(f"'{event}' cannot name an event", hint="Resuming rests on it; choose another name.")
+            raise UserError(f"the event name '{event}' is reserved for resuming", hint="Choose another name.")
         taken = [name for name in EVENT_KEYS if name in fields]
         if taken:
-            raise UserError(f"'{taken[0]}' cannot name a field of an event", hint="Each line has its own.")
+            raise UserError(f"the event field name '{taken[0]}' is reserved", hint="Choose another name.")
         self.write_event(event, **fields)
 
     def write_event(self, event: str, /, **fields: Any) -> None:
-        """The same for Fairtrial itself, which may write every event that `core/events.py` declares."""
+        """Append one event without checking its name. For Fairtrial itself; `core/events.py` declares the events."""
         line = {"schema": EVENTS_SCHEMA, "event": event, "at": time.time(), **fields}
         self._append(self._events_file, _line(line))
 
-    # What a job calls.
+    # Called by jobs.
 
     def begin_training(self) -> None:
-        """Set-up is over: imports, data and models are there. What is timed from here on is training."""
+        """Record the setup time (imports, data, models) and restart the clocks, so that they time only training."""
         setup = self._spent()["wall_s"] - self._before["wall_s"]
         self.amend(timings=self.metadata.timings.replace(setup_s=setup))
         self._set_clocks(**self._before)
 
     def shared_with(self, runs: int) -> None:
-        """This run is one of several in its process, so that no time or memory of it is its own."""
+        """Record that `runs` runs share this process, so that time and memory cannot be attributed to this run."""
         timings = self.metadata.timings
         self.amend(timings=timings.replace(stacked=max(runs, timings.stacked)))
 
@@ -268,7 +267,7 @@ class Recorder:
     def seed(self) -> int:
         """The seed of this run, for scripts that do not take it as an argument.
 
-        A program that joined the run of a launch thereby shows that the seed reaches it.
+        In a program that joined a run, the first read records a `seed_read` event, which shows that the seed is used.
         """
         if not self._seed_noted and not self.ended:
             self._seed_noted = True
@@ -285,17 +284,17 @@ class Recorder:
         return read_checkpoint(self.paths.best, sha256=self.metadata.best_checkpoint_sha256).state
 
     def amend(self, **changes: Any) -> None:
-        """Change metadata of the run; the next `update` or `finish` puts it on disk."""
+        """Change metadata of the run in memory. The next `update` or `finish` writes it to disk."""
         self.metadata = self.metadata.replace(**changes)
 
     def update(self, *, sync: SyncLevel = SyncLevel.FILE, **changes: Any) -> None:
-        """Change metadata of the run and put it on disk."""
+        """Change metadata of the run and write it to disk."""
         self.amend(**changes)
         self._fence.check()
         write_metadata(self.paths, self.metadata, sync=sync)
 
     def refresh(self) -> None:
-        """Take over what an attached program wrote into the metadata."""
+        """Reload the metadata that an attached program wrote."""
         metadata = load_metadata(self.paths)
         if metadata is not None:
             self.metadata = metadata.replace(timings=self.metadata.timings)
@@ -304,14 +303,14 @@ class Recorder:
         self, status: Status, reason: str | None = None, *, hint: str | None = None, cpu_s: float | None = None,
         hold: bool = False,
     ) -> Run:  # fmt: skip
-        """End the run: columns, last values, timings, status; then give the directory back.
+        """End the run: write columns, final values, timings and status, then release the claim.
 
-        With `hold` it is kept until `close`, for what can only be said about a run that has ended.
+        With `hold`, the files and the claim stay open until `close`, for events that can only follow the end.
         """
-        if self._metrics_hash.is_cut_off():  # left as it is, it can go on from an earlier checkpoint
-            raise StoreError(f"{self.paths.metrics} was cut off while the run was being made", hint="Run it again.")
+        if self._metrics_hash.is_cut_off():  # not ended, so that the run can resume from an earlier checkpoint
+            raise StoreError(f"{self.paths.metrics} was truncated while the run was in progress", hint="Run it again.")
         self.write_event("run_ended", status=status.value, reason=reason)
-        os.fsync(self._metrics_file)  # a run that has ended is never made again: nothing of it may be missing
+        os.fsync(self._metrics_file)  # an ended run is never executed again, so its files must be complete
         os.fsync(self._events_file)
         written = write_columns(self.paths)
         final = written.final
@@ -337,11 +336,11 @@ class Recorder:
         return run
 
     def check_claim(self) -> None:
-        """Raise ClaimLost where this run was given to another process."""
+        """Raise ClaimLost if another process took over this run."""
         self._fence.check()
 
     def close(self) -> None:
-        """Let go of the files and the claim without a word about how the run ended."""
+        """Close the files and release the claim without recording an outcome."""
         if not self.ended:
             self.ended = True
             os.close(self._metrics_file)
@@ -366,10 +365,10 @@ class Recorder:
         else:
             self.finish(*_how_a_script_ended(error))
 
-    # How it is done.
+    # Internals.
 
     def _note_instruction_set(self) -> bool:
-        """What torch computes with is known once torch is loaded; returns whether that is news."""
+        """Record torch's CPU instruction set, known once torch is loaded. Return whether the metadata changed."""
         used = torch_instruction_set()
         environment = self.metadata.environment
         news = used is not None and environment.torch_instruction_set != used
@@ -378,7 +377,7 @@ class Recorder:
         return news
 
     def _beats_incumbent(self, value: float) -> bool:
-        """NaN and infinity never win; ties keep the earlier."""
+        """Return whether a value is better than the best so far. NaN and infinity never are; ties keep the earlier."""
         incumbent = self.metadata.best_metric_value
         if not isfinite(value):
             return False
@@ -388,12 +387,15 @@ class Recorder:
 
     @property
     def _best_mode(self) -> str:
-        """As recorded; a run that recorded none is judged by the name of its best metric."""
+        """The recorded direction, or the one that the name of the best metric implies."""
         mode, name = self.metadata.best_metric_mode, self.metadata.best_metric_name
         return "max" if name is None else settle(name, recorded=[mode] if mode else []).known()
 
     def _keep_best(self, step: int, value: float, state: Mapping[str, Any]) -> None:
-        """Announce the new best, put the file in place, then confirm: a kill between leaves one of the two."""
+        """Announce the new best in the metadata, replace `best.pt`, then confirm.
+
+        After a kill in between, the announced hash shows whether `best.pt` is the old or the new one.
+        """
         name = self.metadata.best_metric_name
         candidate = self.paths.checkpoints / f".best-{step:d}.pt"
         sha256 = write_checkpoint(candidate, step, state, metric=name, value=value)
@@ -407,8 +409,8 @@ class Recorder:
         self._fence.check()
         with store_errors(self.paths.best):
             os.replace(candidate, self.paths.best)  # noqa: PTH105
-            sync_path(self.paths.checkpoints)  # before the metadata say that it is there
-        self.update(sync=SyncLevel.FILE, **best, best_pending=None)  # where this is lost, the announced hash tells
+            sync_path(self.paths.checkpoints)  # the file must be durable before the metadata refer to it
+        self.update(sync=SyncLevel.FILE, **best, best_pending=None)  # if lost, the announced hash still identifies it
         self.write_event("best_changed", step=step, metric=name, value=value, sha256=sha256)
 
     @property
@@ -417,7 +419,7 @@ class Recorder:
         return TopCheckpoints(self.paths, most, self._best_mode, self.write_event)
 
     def _decide(self) -> None:
-        """This attempt starts over, unless someone else who writes this run has already decided."""
+        """Start over, unless another process that writes this run has already resumed or restarted it."""
         self._undecided = False
         if not _was_decided(self.paths):
             self._rewind(Rewind(FROM_THE_BEGINNING))
@@ -430,14 +432,14 @@ class Recorder:
         self.update(best_pending=None)
 
     def _hold_best(self, step: int) -> dict[str, Any] | None:
-        """Keep the best of this moment beside its checkpoint, so that a resume from there has it back."""
+        """Link the current `best.pt` next to the checkpoint of this step, so that a resume can restore it."""
         if self.best_step is None:
             return None
         link_file(self.paths.best, self._held(step))
         return {key: self.metadata[key] for key in BEST_KEYS}
 
     def _let_go_of_older_best(self, step: int) -> None:
-        """Only once the new checkpoint is there: until then a resume goes to the one before, and to its best."""
+        """Delete the held bests of older checkpoints. A resume needs them until the new checkpoint is in place."""
         for old in self.paths.checkpoints.glob(f".{HELD}*"):
             if old != self._held(step):
                 old.unlink()
@@ -446,7 +448,7 @@ class Recorder:
         return self.paths.checkpoints / f".{HELD}{step:d}.pt"
 
     def _return_to_best_of(self, checkpoint: Checkpoint) -> None:
-        """A best that came after the step that is resumed from belongs to an attempt that is taken back."""
+        """Restore the best as of this checkpoint. A later best belongs to steps that the resume discards."""
         best, held = checkpoint.details.get("best"), self._held(checkpoint.step)
         if self.best_step is None or self.best_step <= checkpoint.step:
             return
@@ -458,7 +460,7 @@ class Recorder:
         self.update(**best, best_pending=None)
 
     def _rewind(self, rewind: Rewind) -> None:
-        """From here on, what was logged and saved after that step was another attempt's."""
+        """Mark everything that was logged and saved after a step as discarded."""
         self.write_event("rewound", step=rewind.step)
         self._append(self._metrics_file, _line(rewind.to_row()))
 
@@ -479,7 +481,7 @@ class Recorder:
         self.update(lineage=lineage.replace(resumed=[*lineage.resumed, resumption]))
 
     def _set_clocks(self, *, wall_s: float, cpu_s: float) -> None:
-        """Count from now on, on top of what earlier attempts have used."""
+        """Restart the clocks, offset by the time that earlier attempts used."""
         self._before = {"wall_s": wall_s, "cpu_s": cpu_s}
         self._origin = self._clock() - wall_s
         self._cpu_origin = time.process_time() - cpu_s
@@ -488,9 +490,9 @@ class Recorder:
         return {"wall_s": self._clock() - self._origin, "cpu_s": time.process_time() - self._cpu_origin}
 
     def _append(self, descriptor: int, line: bytes) -> None:
-        """One write per line. A line that does not fit on the disk is taken back whole."""
+        """Append a line with one write. A partial write on a full disk is undone, so that no torn line remains."""
         if self.ended:
-            raise UserError("this run has ended: nothing can be added to it")
+            raise UserError("this run has ended and accepts no more data")
         self._fence.check()
         try:
             written = os.write(descriptor, line)
@@ -507,29 +509,31 @@ def _line(content: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError as error:
-        raise UserError(f"this cannot be recorded: {error}", hint="Names are text, steps are below 2^63.") from None
+        raise UserError(
+            f"these values cannot be recorded as JSON: {error}", hint="Use strings as names and steps below 2^63."
+        ) from None
 
 
 def _was_decided(paths: RunPaths) -> bool:
-    """Whether this attempt has already resumed or started over, or is the first one."""
+    """Return whether this attempt has already resumed or started over, or is the first one."""
     newest = newest_event_named(paths.events, "rewound", "run_started", "run_resumed")
     return newest is not None and newest["event"] != "run_resumed"
 
 
 def _sweep(paths: RunPaths) -> None:
-    """Remove what a kill left half-done: files under temporary names, and a best that was never announced."""
+    """Remove leftovers of a kill: temporary files, and candidates for the best that did not become `best.pt`."""
     leftovers = [*paths.root.glob(".*.tmp"), *paths.checkpoints.glob(".*.tmp"), *paths.checkpoints.glob(".best-*.pt")]
     for path in leftovers:
         path.unlink(missing_ok=True)
 
 
 def saved_checkpoints(paths: RunPaths) -> dict[int, str]:
-    """Step → hash of the checkpoints that belong to the run as it stands."""
+    """Return step → hash of the checkpoints that no rewind has discarded."""
     saved: dict[int, str] = {}
     for row in events_named(paths.events, "checkpoint_saved", "rewound"):
         step, sha256 = row.get("step"), row.get("sha256")
         if row["event"] == "rewound":
-            reached = step if type(step) is int else FROM_THE_BEGINNING  # a damaged line keeps nothing
+            reached = step if type(step) is int else FROM_THE_BEGINNING  # a damaged rewind discards everything
             saved = {each: known for each, known in saved.items() if each <= reached}
         elif type(step) is int and isinstance(sha256, str):
             saved[step] = sha256
@@ -544,9 +548,12 @@ def _how_a_script_ended(error: BaseException) -> tuple[Status, str | None]:
 
 
 def _carry_over(previous: RunMetadata, metadata: RunMetadata) -> RunMetadata:
-    """What an interrupted run hands to the attempt that continues it. A best by another metric is not the best."""
+    """Return the metadata of an attempt that continues an interrupted run.
+
+    The best checkpoint is carried over only if the best metric and its direction are unchanged.
+    """
     before = (previous.best_metric_name, previous.best_metric_mode)
-    if metadata.best_metric_name is None:  # a program that joins has named it
+    if metadata.best_metric_name is None:  # an attached program named it in the earlier attempt
         metadata = metadata.replace(best_metric_name=before[0], best_metric_mode=before[1])
     now = (metadata.best_metric_name, metadata.best_metric_mode)
     best = {key: previous[key] if before == now else None for key in BEST_KEYS}
@@ -573,11 +580,11 @@ def _number(name: str, value: Any) -> float:
 def _checked_step(step: Any, values: Mapping[str, Any]) -> int:
     taken = [name for name in RESERVED if name in values]
     if taken:
-        raise UserError(f"'{taken[0]}' cannot name a metric", hint="Each line has its own step and _time.")
+        raise UserError(f"the metric name '{taken[0]}' is reserved", hint="Choose a name other than step and _time.")
     try:
         whole = index(step)
     except TypeError:
-        raise UserError(f"a step must be a whole number, not {step!r}") from None
+        raise UserError(f"step must be an integer, not {step!r}") from None
     if not -MOST_STEP <= whole <= MOST_STEP:
-        raise UserError(f"the step {whole} has more than 64 bits")
+        raise UserError(f"step {whole} exceeds 64 bits")
     return whole

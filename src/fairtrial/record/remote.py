@@ -1,8 +1,8 @@
-"""Objects in a store that a URL names: list, read, write, and create where nothing is yet.
+"""Objects in a store at a URL: list, read, write, and create-if-absent.
 
-The last verb is what claims rest on, and the only one that fsspec does not have for every file system: it takes
-`mode="create"` everywhere, and most file systems then look first and write afterwards. S3 and Google Cloud Storage
-decide on their side. All others can be read, and are refused where something has to be claimed.
+Claims depend on create-if-absent, the only operation that fsspec does not support for every file system. It accepts
+`mode="create"` everywhere, but most file systems check and then write, which is a race. S3 and Google Cloud Storage
+perform the check atomically on the server. Other file systems are refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fairtrial.core.untrusted import UntrustedDocument, checked, parse_json
 
 CONNECT_S = 5.0
 READ_S = 15.0
-"""How long an answer may take; after that the server counts as out of reach, and the one who asked may ask again."""
+"""Read timeout in seconds, after which the server counts as unreachable. Callers decide whether to retry."""
 
 LARGEST_MARKER = 1 << 16
 
@@ -41,12 +41,12 @@ _AWAY = {errno.EBUSY, errno.EIO, errno.EREMOTEIO, errno.ECONNREFUSED, errno.ECON
 
 
 class Unreachable(StoreError):
-    """The server does not answer, or not in time. Whoever can wait tries again."""
+    """The server does not respond in time. The operation can be retried."""
 
 
 @dataclass(frozen=True)
 class ObjectEntry:
-    """An object as a list shows it. `tag` changes whenever the content does."""
+    """An object in a listing. `tag` changes whenever the content changes."""
 
     size: int
     tag: str
@@ -54,7 +54,7 @@ class ObjectEntry:
 
 
 class Remote:
-    """One store that a URL names. Names are relative to it. May be used from several threads."""
+    """The store at a URL. Object names are relative to it. Thread-safe."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -68,7 +68,7 @@ class Remote:
     # Reading.
 
     def list(self, below: str = "") -> dict[str, ObjectEntry]:
-        """Every object below a name, by its own name. The empty objects that some tools make for folders are none."""
+        """Return all objects below a name. The empty objects that some tools create for folders are ignored."""
         with self._errors():
             try:
                 listing = self._files.find(self._at(below), detail=True)
@@ -76,7 +76,7 @@ class Remote:
                 if _code(error) == "NoSuchBucket":
                     raise
                 return {}
-        skip, inside = len(self._root) + 1, f"{self._at(below)}/"  # not the folder itself, which may appear meanwhile
+        skip, inside = len(self._root) + 1, f"{self._at(below)}/"  # excludes an object with the name of the folder
         return {
             name[skip:]: _entry(facts)
             for name, facts in listing.items()
@@ -84,13 +84,13 @@ class Remote:
         }
 
     def read(self, name: str) -> bytes:
-        """Raises FileNotFoundError where there is none."""
+        """Return the content of an object. Raises FileNotFoundError if it does not exist."""
         with self._errors(missing_is_fine=True):
             content: bytes = self._files.cat_file(self._at(name))
         return content
 
     def read_many(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Those that are there, side by side."""
+        """Read several objects concurrently. Missing objects are omitted from the result."""
         wanted = {self._at(name): name for name in names}
         if not wanted:
             return {}
@@ -103,7 +103,7 @@ class Remote:
         return {wanted[name]: content for name, content in contents.items() if isinstance(content, bytes)}
 
     def _size(self, name: str) -> int:
-        """Raises FileNotFoundError where there is no such object."""
+        """Return the size of an object. Raises FileNotFoundError if it does not exist."""
         with self._errors(missing_is_fine=True):
             return int(self._files.size(self._at(name)) or 0)
 
@@ -119,7 +119,7 @@ class Remote:
             self._files.get_file(self._at(name), str(path))
 
     def now(self) -> float | None:
-        """The server's clock, by which it also stamps objects; None where it does not tell."""
+        """Return the time of the server's clock, which also sets object timestamps, or None if it is not available."""
         if self.scheme not in _S3:
             return None
         with self._errors():
@@ -132,20 +132,20 @@ class Remote:
     # Writing.
 
     def write(self, contents: Mapping[str, bytes]) -> None:
-        """Put whole objects in place, side by side."""
+        """Write several objects concurrently. Each is replaced atomically."""
         if contents:
             with self._errors():
                 self._files.pipe({self._at(name): content for name, content in contents.items()})
 
     def upload(self, path: Path, name: str, moved: Callable[[], None] = lambda: None) -> None:
-        """`moved` is called whenever a part of a large file has arrived."""
+        """Upload a file. `moved` is called after each uploaded part of a large file."""
         from fsspec.callbacks import Callback
 
         with self._errors():
             self._files.put_file(str(path), self._at(name), callback=Callback(hooks={"part": lambda *_, **__: moved()}))
 
     def copy(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Make objects that are there also known under other names, without bringing them here."""
+        """Copy objects on the server, as pairs of (old name, new name)."""
         if pairs:
             with self._errors():
                 self._files.copy([self._at(old) for old, _ in pairs], [self._at(new) for _, new in pairs])
@@ -157,9 +157,10 @@ class Remote:
                 self._files.rm(doomed)
 
     def create(self, name: str, content: Mapping[str, Any]) -> bool:
-        """Write an object where none is; False where somebody else's is. Of all who try, one succeeds.
+        """Create an object and return True, or return False if it already exists. Of concurrent callers, one succeeds.
 
-        An answer can be lost after the object was made, so that one's own is found there: a mark in it tells.
+        If the response to a successful request is lost, a retry finds our own object, which we recognize by a random
+        `mark` in it.
         """
         mark = uuid.uuid4().hex
         try:
@@ -173,7 +174,7 @@ class Remote:
         return True
 
     def identity(self) -> str | None:
-        """Which store this is; None where none was begun."""
+        """Return the id of this store, or None if no store was initialized here."""
         from fairtrial.record.shared_schema import MarkerModel
 
         where = f"{self.url}/{SHARED_MARKER}"
@@ -187,10 +188,10 @@ class Remote:
             raise StoreError(f"{where} is damaged", hint="Choose another --store.") from None
 
     def begin(self) -> str:
-        """Make sure that this can be a store, and that its server refuses to create what is there already."""
+        """Initialize the store if needed, check that the server supports create-if-absent, and return the store id."""
         if self.create(SHARED_MARKER, {"schema": 1, "id": uuid.uuid4().hex}) and self.create(SHARED_MARKER, {}):
             raise StoreError(
-                f"the server of {self.url} creates an object where one is already, so two machines could make the "
+                f"the server of {self.url} does not support create-if-absent, so two machines could execute the "
                 "same run",
                 hint="Update the server, or choose another --store.",
             )
@@ -214,7 +215,7 @@ class Remote:
 
 
 def open_remote(url: str) -> Remote:
-    """One per process: a connection does not survive a fork."""
+    """Open a store. A forked child gets its own connection, because connections do not survive a fork."""
     return _open(url, os.getpid())
 
 
@@ -224,7 +225,7 @@ def _open(url: str, _pid: int) -> Remote:
 
 
 def module_of(url: str) -> str:
-    """What speaks to such a store."""
+    """Return the module that implements access to a URL, for preloading."""
     _, module = _EXTRAS.get(url.partition("://")[0], ("", "fsspec"))
     return f"{module}.core"
 
@@ -232,9 +233,9 @@ def module_of(url: str) -> str:
 def _file_system(scheme: str, url: str) -> Any:
     if scheme not in _EXTRAS:
         raise StoreError(
-            f"{url}: there are no stores at {scheme}://, because objects cannot be created there only where none is: "
-            "two machines could make the same run",
-            hint="Keep the store on s3:// or gs://, or in a folder.",
+            f"{url}: {scheme}:// is not supported for stores, because it has no atomic create-if-absent: "
+            "two machines could execute the same run",
+            hint="Use s3://, gs:// or a folder.",
         )
     extra, module = _EXTRAS[scheme]
     if importlib.util.find_spec(module) is None:
@@ -253,7 +254,7 @@ def _file_system(scheme: str, url: str) -> Any:
     except Exception as error:
         raise StoreError(f"{url} cannot be opened: {_sentence(error)}", hint=_CREDENTIALS.get(scheme)) from error
     if scheme in _S3:
-        files.retries = 1  # whoever asks knows whether it can wait
+        files.retries = 1  # callers decide whether to retry
     return files
 
 
@@ -275,32 +276,32 @@ def _entry(facts: Mapping[str, Any]) -> ObjectEntry:
 
 
 def _as_store_error(error: Exception, remote: Remote) -> StoreError | None:
-    """What a library says about a server, as one sentence and a hint; None where it is no matter of the server."""
+    """Convert a library's error about the server into a StoreError; None if the error is not about the server."""
     url, name, code = remote.url, type(error).__name__, _code(error)
     bucket = url.partition("://")[2].partition("/")[0]
     if name in ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "ProfileNotFound"):
-        return StoreError(f"there are no credentials for {url}", hint=_CREDENTIALS.get(remote.scheme))
+        return StoreError(f"no credentials for {url}", hint=_CREDENTIALS.get(remote.scheme))
     if code == "NoSuchBucket":
-        return StoreError(f"there is no bucket '{bucket}'", hint="Make it first, or choose another --store.")
+        return StoreError(f"the bucket '{bucket}' does not exist", hint="Create it, or choose another --store.")
     if code == "InvalidBucketName" or name == "ParamValidationError":
-        return StoreError(f"'{bucket}' cannot be the name of a bucket", hint="Write it like s3://bucket/folder.")
+        return StoreError(f"'{bucket}' is not a valid bucket name", hint="Use the form s3://bucket/folder.")
     if isinstance(error, PermissionError):
-        return StoreError(f"{url} refuses access: {_sentence(error)}", hint=_CREDENTIALS.get(remote.scheme))
+        return StoreError(f"{url} denies access: {_sentence(error)}", hint=_CREDENTIALS.get(remote.scheme))
     if isinstance(error, ValueError) and "endpoint" in str(error).lower():
-        return StoreError(f"{url} cannot be asked: {_sentence(error)}", hint="Look at $AWS_ENDPOINT_URL.")
+        return StoreError(f"{url} cannot be opened: {_sentence(error)}", hint="Check $AWS_ENDPOINT_URL.")
     foreign = type(error).__module__.partition(".")[0] in ("botocore", "aiohttp", "aiobotocore", "fsspec", "gcsfs")
     if foreign or isinstance(error, TimeoutError) or (isinstance(error, OSError) and error.errno in _AWAY):
         return Unreachable(
             f"{url} cannot be reached: {_sentence(error)}",
-            hint="Look at the network and at $AWS_ENDPOINT_URL; the same command goes on from here."
+            hint="Check the network and $AWS_ENDPOINT_URL, then run the same command again: it resumes."
             if remote.scheme in _S3
-            else "Look at the network; the same command goes on from here.",
+            else "Check the network, then run the same command again: it resumes.",
         )
     return None
 
 
 def _code(error: BaseException) -> str | None:
-    """What the server calls an error, wherever in the chain of causes it stands."""
+    """Return the server's error code, searching the chain of causes."""
     seen: BaseException | None = error
     while seen is not None:
         answer = getattr(seen, "response", None)

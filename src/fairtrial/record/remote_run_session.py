@@ -1,4 +1,4 @@
-"""The part that this process has in a run of a shared store; none where the store is a folder."""
+"""The session of this process on a run of a shared store. It does nothing if the store is a folder."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class RemoteRunSession:
-    """A claim on a run in the shared store, on top of the one on its directory, which the caller holds.
+    """A claim on a run in the shared store, in addition to the caller's claim on its local directory.
 
-    What is recorded is brought there while it is made, and no write passes once the claim is lost. Raises
-    ClaimedElsewhere where another machine makes the run.
+    The recording is uploaded while the run is in progress. Writes fail once the claim is lost. Raises ClaimedElsewhere
+    if another machine is executing the run.
     """
 
     def __init__(self, store: Store, claim: Claim, should_stop: Callable[[], bool] = lambda: False) -> None:
@@ -30,12 +30,12 @@ class RemoteRunSession:
             claim.fence.also = self.check
 
     def check(self) -> None:
-        """Raises ClaimLost where another machine makes the run by now."""
+        """Raise ClaimLost if another machine has taken over the run."""
         if self._upload:
             self._upload.lease.check()
 
     def leave(self) -> None:
-        """The work is over: wait for what is on its way, and say so where not all of it arrived."""
+        """Wait for the upload to finish, and print a message if it is incomplete."""
         if self._upload is None:
             return
         from fairtrial.record.sharing import leave

@@ -1,4 +1,4 @@
-"""What a machine knows of a run in a shared store, kept beside the files of that run in its mirror."""
+"""What a machine knows about a run in a shared store, stored next to the files of the run in the mirror."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ DESCRIPTION = "what is known of the run"
 
 @dataclass(frozen=True)
 class RemoteState:
-    """How the files of a run in a mirror stand to the shared store.
+    """The relation between the files of a run in the mirror and in the shared store.
 
-    `mine`: this machine wrote them under `token`; `closed`: all of it has arrived. `tags` are those of the objects that
-    were brought, `absent` the files that were left there, by name. `seen`: when the pulse was last seen to change, by
-    the clock of this machine.
+    `mine`: this machine wrote the files under `token`. `closed`: the upload is complete. `tags` are the tags of the
+    downloaded objects, and `absent` are the files that were not downloaded, both by name. `seen` is the time of the
+    last change of the heartbeat (`pulse`), by the clock of this machine.
     """
 
     token: int = 0
@@ -38,22 +38,22 @@ class RemoteState:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether something is here that is not there yet."""
+        """Whether this machine has data that the store does not have yet."""
         return self.mine and not self.closed
 
     @property
     def is_alive(self) -> bool:
-        """Whether somebody elsewhere gave a sign of life not long ago."""
+        """Whether another machine has sent a heartbeat within its lease."""
         return self.lease_s > 0 and time.time() - self.seen < self.lease_s
 
 
 def read_remote_state(paths: RunPaths) -> RemoteState | None:
-    """What is known of a run; None where nothing is, or where the file was damaged."""
+    """Return the recorded state of a run, or None if the file is missing or damaged."""
     try:
         content = read_regular(paths.remote_state)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    from fairtrial.record.shared_schema import RemoteStateModel  # brings pydantic, which most who list runs do without
+    from fairtrial.record.shared_schema import RemoteStateModel  # imports pydantic, which listing runs rarely needs
 
     try:
         state = checked(RemoteStateModel, parse_json_fast(content, where=DESCRIPTION), where=DESCRIPTION)
@@ -66,12 +66,12 @@ def write_remote_state(paths: RunPaths, state: RemoteState) -> None:
     if read_remote_state(paths) != state:
         with store_errors(paths.root):
             paths.root.mkdir(parents=True, exist_ok=True)
-        # Of a run of others it is found out again. That something of this machine is not there yet, nobody else knows.
+        # The state of other machines' runs can be determined again; that our data are not uploaded is known only here.
         sync = SyncLevel.FILE if state.mine else SyncLevel.NOTHING
         replace_bytes(paths.remote_state, orjson.dumps(asdict(state)), sync=sync)
 
 
 def is_made_elsewhere(paths: RunPaths) -> bool:
-    """Whether another machine is making this run, as far as this one has heard."""
+    """Return whether another machine is executing this run, as far as this machine knows."""
     state = read_remote_state(paths)
     return state is not None and state.is_alive

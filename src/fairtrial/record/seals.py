@@ -1,8 +1,8 @@
-"""How long the files of a run were when it ended, and their CRC-32: what tells whether one was changed since.
+"""Seals: the length and CRC-32 of a run's files when it ended, which reveal later changes.
 
-The seals are in `metadata.json`, which has a checksum of its own. Runs that are going on have none, nor have runs of
-earlier versions. `events.jsonl` may grow after the end (a checkpoint is evaluated again), so a seal is about the bytes
-that were there.
+The seals are in `metadata.json`, which has its own checksum. Runs in progress and runs of earlier versions have none.
+`events.jsonl` may grow after the end, for example when a checkpoint is re-evaluated, so a seal covers only the bytes
+that existed when it was made.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ Seals = dict[str, dict[str, Any]]
 
 
 def seals_of(paths: RunPaths) -> Seals:
-    """The seals of the files as they are now, by their names."""
+    """Return file name → seal for the files as they are now."""
     seals: Seals = {}
-    for path in (paths.events,):  # metadata have the extent of the lines of metrics, which have their own checks
+    for path in (paths.events,):  # `metrics.jsonl` is covered by the extent in the metadata
         try:
             size, checksum = _checksum(path)
-        except OSError:  # this run has no such file
+        except OSError:  # for example, a run without this file
             continue
         seals[path.name] = {"bytes": size, "crc32": f"{checksum:08x}"}
     return seals
 
 
 def why_broken(path: Path, metadata: RunMetadata, *, most: int | None = None) -> str | None:
-    """Why a file is not the one that the run ended with; None where it is, or nothing is known about it.
+    """Return why a file differs from its seal, or None if it matches or has no seal.
 
-    Beyond `most` bytes only the length is compared: whoever shows the end of a file does not read all of it.
+    For files larger than `most` bytes, only the length is compared, so that `tail`-like commands stay fast.
     """
     seal = (metadata.sealed or {}).get(path.name)
     if seal is None:
         return None
     try:
-        size = os.stat(path).st_size  # noqa: PTH116 — asked for every run of a study
+        size = os.stat(path).st_size  # noqa: PTH116 — called for every run of a study
     except OSError:
         return f"{path} is missing"
     if size < seal["bytes"]:
-        return f"{path} has {size:,} of the {seal['bytes']:,} bytes that it had when the run ended"
+        return f"{path} has {size:,} bytes, but had {seal['bytes']:,} when the run ended"
     if most is not None and size > most:
         return None
     try:
@@ -56,7 +56,7 @@ def why_broken(path: Path, metadata: RunMetadata, *, most: int | None = None) ->
 
 
 def _checksum(path: Path, size: int | None = None) -> tuple[int, int]:
-    """Length and CRC-32 of a file, or of its first bytes."""
+    """Return the length and CRC-32 of a file, or of its first `size` bytes."""
     read = checksum = 0
     with open_unbuffered(path) as file:
         while block := file.read(BLOCK_BYTES if size is None else min(BLOCK_BYTES, size - read)):

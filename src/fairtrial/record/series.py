@@ -1,7 +1,7 @@
-"""The metrics of a run: append-only lines while it lives, columns once it has ended.
+"""The metrics of a run: append-only lines while it is in progress, and a columnar copy once it has ended.
 
-Everything here reads and writes in blocks, so that a run of ten million points takes no more memory than a short one;
-only `read_series`, whose result is all points, does.
+This module reads and writes in blocks, so that a run of ten million points takes no more memory than a short one.
+`read_series` is the exception, because it returns all points.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ __all__ = [
 
 
 class SeriesBlocks(Protocol):
-    """All series of a run, block by block."""
+    """All series of a run, readable block by block."""
 
     @property
     def names(self) -> Sequence[str]: ...
 
     def blocks(self, name: str) -> Iterator[Block]:
-        """The points of a metric in the order of steps."""
+        """Yield the points of a metric in step order."""
 
     def briefs(self) -> dict[str, Brief]: ...
 
@@ -89,7 +89,7 @@ class _FromLines:
 
 @contextmanager
 def open_series(paths: RunPaths, metadata: RunMetadata | None = None) -> Iterator[SeriesBlocks]:
-    """The series of a run for whoever wants one block after the other: from the columns, or from the lines."""
+    """Open the series of a run for block-wise reading, from the columns if they are valid, or else from the lines."""
     recorded = _recorded(paths, metadata)
     columns = _usable_columns(paths, recorded, in_blocks=True)
     if columns is not None and columns.is_whole():
@@ -101,25 +101,25 @@ def open_series(paths: RunPaths, metadata: RunMetadata | None = None) -> Iterato
 
 
 def series_in_brief(paths: RunPaths, metadata: RunMetadata | None = None) -> dict[str, Brief]:
-    """Every series in brief: from the header of the columns, which has its own checksum, or from all lines."""
+    """Return a brief of every series, from the header of the columns (which has its own checksum) or from all lines."""
     recorded = _recorded(paths, metadata)
     try:
         header = read_header(paths)
         if header is not None and _is_of_these_lines(header, paths, recorded):
             return dict(header.briefs)
     except DAMAGE:
-        pass  # the lines are the truth
+        pass  # fall back to the lines, which are authoritative
     with Spill() as spill:
         _collect_checked(paths, recorded, spill)
         return _FromLines(spill).briefs()
 
 
-# What the metadata say about the lines
+# Recorded extent and hashes
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """What a run's metadata say about its lines: whether it has ended, and the extent and hashes that they had then."""
+    """What the metadata record about the lines: whether the run has ended, and their extent and hashes at its end."""
 
     ended: bool = False
     extent: Extent | None = None
@@ -133,7 +133,7 @@ def _recorded(paths: RunPaths, metadata: RunMetadata | None = None) -> _Recorded
             document = orjson.loads(read_regular(paths.metadata))
         except (OSError, orjson.JSONDecodeError):
             return _Recorded()
-    if not isinstance(document, dict):  # others say what is wrong with it
+    if not isinstance(document, dict):  # `load_metadata` reports the problem
         return _Recorded()
     hashes = document.get("series_sha256")
     return _Recorded(
@@ -144,10 +144,10 @@ def _recorded(paths: RunPaths, metadata: RunMetadata | None = None) -> _Recorded
 
 
 def _collect_checked(paths: RunPaths, recorded: _Recorded, spill: Spill) -> None:
-    """Read the lines of a run, and refuse those that are not what they were when the run ended."""
+    """Read the lines of a run. Raises a StoreError if they have changed since the run ended."""
     seen = survey(paths.metrics)
     problem = _problem_of_lines(paths, recorded, seen)
-    if problem and _recorded(paths) == recorded:  # else another attempt has begun meanwhile
+    if problem and _recorded(paths) == recorded:  # otherwise another attempt has started in the meantime
         raise StoreError(problem, hint="See what can be repaired: fairtrial doctor --damage")
     collect(paths.metrics, seen, spill)
 
@@ -156,7 +156,7 @@ def _problem_of_lines(paths: RunPaths, recorded: _Recorded, seen: Survey) -> str
     if recorded.extent is not None:
         return _difference(paths.metrics, recorded.extent, seen.extent)
     if recorded.ended and (columns := _columns_or_none(paths)) and columns.lines_bytes > seen.size:
-        return f"{paths.metrics} is shorter than when the run ended: {seen.size:,} bytes of {columns.lines_bytes:,}"
+        return f"{paths.metrics} is shorter than when the run ended: {seen.size:,} of {columns.lines_bytes:,} bytes"
     return None
 
 
@@ -164,25 +164,25 @@ def _difference(path: Path, then: Extent, now: Extent) -> str | None:
     if now == then:
         return None
     if now.bytes < then.bytes:
-        return f"{path} is shorter than it was recorded: {now.lines:,} lines of {then.lines:,}"
+        return f"{path} is shorter than recorded: {now.lines:,} of {then.lines:,} lines"
     return f"{path} was changed: it does not have the recorded hash"
 
 
 def _columns_or_none(paths: RunPaths, *, in_blocks: bool = False) -> ColumnarRun | None:
     try:
         return ColumnarRun(paths, in_blocks=in_blocks)
-    except (ImportError, *DAMAGE):  # none, or a damaged one; the lines are the truth
+    except (ImportError, *DAMAGE):  # missing or damaged; the lines are authoritative
         return None
 
 
 def _usable_columns(paths: RunPaths, recorded: _Recorded, *, in_blocks: bool = False) -> ColumnarRun | None:
-    """The columnar copy, or None where it was not made of the lines as they are now."""
+    """Return the columnar copy, or None if it was not made from the current lines."""
     columns = _columns_or_none(paths, in_blocks=in_blocks)
     return columns if columns is not None and _is_of_these_lines(columns, paths, recorded) else None
 
 
 def _is_of_these_lines(columns: ColumnarRun | ColumnsHeader, paths: RunPaths, recorded: _Recorded) -> bool:
-    """Whether columns were made of the lines as they are now, not of another run's or of an earlier attempt's."""
+    """Return whether columns were made from the current lines, not from those of another run or attempt."""
     if columns.lines_bytes != _size(paths.metrics):
         return False
     return recorded.extent is None or columns.extent in (None, recorded.extent)
@@ -196,9 +196,9 @@ def _size(path: Path) -> int:
 
 
 def read_series(paths: RunPaths, metadata: RunMetadata | None = None) -> Series:
-    """Metric → (steps, values), in the order of steps. `metadata` are those of the run, if they are at hand.
+    """Return metric → (steps, values) in step order. Pass `metadata` if the metadata of the run are already loaded.
 
-    Raises a StoreError where the lines of a run that has ended are not what they were then.
+    Raises a StoreError if the lines have changed since the run ended.
     """
     import numpy
 
@@ -208,7 +208,7 @@ def read_series(paths: RunPaths, metadata: RunMetadata | None = None) -> Series:
         try:
             return columns.read()
         except DAMAGE:
-            pass  # the lines are the truth
+            pass  # fall back to the lines, which are authoritative
     series: Series = {}
     with Spill() as spill:
         _collect_checked(paths, recorded, spill)
@@ -227,7 +227,7 @@ def read_series(paths: RunPaths, metadata: RunMetadata | None = None) -> Series:
 
 @dataclass(frozen=True)
 class Written:
-    """What came of making columns: the last value and the hash of each metric, and the extent of the lines."""
+    """The result of `write_columns`: the last value and the hash of each metric, and the extent of the lines."""
 
     final: dict[str, float]
     extent: Extent
@@ -235,13 +235,13 @@ class Written:
 
 
 def write_columns(paths: RunPaths) -> Written:
-    """Make the columnar copy of `metrics.jsonl`, block by block."""
+    """Write the columnar copy of `metrics.jsonl`, block by block."""
     seen = survey(paths.metrics)
     with Spill(paths.root) as spill:
         collect(paths.metrics, seen, spill)
         try:
             import pyarrow.parquet  # noqa: F401
-        except ImportError:  # a bare node: readers make do with the lines
+        except ImportError:  # a minimal installation: readers use the lines
             briefs = _FromLines(spill).briefs()
         else:
             briefs = {}
@@ -252,11 +252,11 @@ def write_columns(paths: RunPaths) -> Written:
     return Written({name: brief.last for name, brief in briefs.items()}, seen.extent, hashes)
 
 
-# Looking for damage
+# Damage detection
 
 
 class SeriesProblem(str):
-    """What is wrong with the series of a run, as a sentence. `repairable`: `write_columns` makes it right again."""
+    """A problem with the series of a run, as a sentence. If `repairable`, `write_columns` fixes it."""
 
     repairable: bool
 
@@ -267,7 +267,7 @@ class SeriesProblem(str):
 
 
 def verify_series(paths: RunPaths, metadata: RunMetadata | None = None) -> SeriesProblem | None:
-    """Hold every byte of a run's series against what was recorded, in constant memory; None where all is well."""
+    """Compare every byte of a run's series with the recorded hashes, in constant memory. Return None if all match."""
     recorded = _recorded(paths, metadata)
     try:
         seen = survey(paths.metrics)
@@ -289,16 +289,16 @@ def verify_series(paths: RunPaths, metadata: RunMetadata | None = None) -> Serie
 
 
 def _problem_of_hashes(paths: RunPaths, recorded: _Recorded, from_lines: _FromLines) -> str | None:
-    """Whether every metric still reads as it did when the run ended."""
+    """Return which metrics differ from their hashes at the end of the run, or None."""
     then, now = recorded.hashes or {}, from_lines.hashes()
     changed = [name for name in {**then, **now} if then.get(name) != now.get(name)]
     if not changed:
         return None
-    return f"{paths.metrics}: the series of {', '.join(sorted(changed)[:5])} does not have its recorded hash"
+    return f"{paths.metrics}: the series of {', '.join(sorted(changed)[:5])} do not match their recorded hashes"
 
 
 def _problem_of_bases(paths: RunPaths) -> str | None:
-    """A run that has not ended has no recorded extent; but each of its checkpoints says what it builds on."""
+    """Check an unfinished run, which has no recorded extent, against the extents that its checkpoints recorded."""
     bases: dict[int, Extent] = {}
     for row in events_named(paths.events, "checkpoint_saved", "rewound"):
         step, base = row.get("step"), Extent.from_record(row.get("series"))
@@ -311,7 +311,7 @@ def _problem_of_bases(paths: RunPaths) -> str | None:
     now = GrowingHash(paths.metrics).go_to([each.bytes for each in bases.values()])
     for step, then in sorted(bases.items()):
         if now.get(then.bytes) != then:
-            return f"{paths.metrics} is not what the checkpoint of step {step} builds on: it was cut off or changed"
+            return f"{paths.metrics} was truncated or changed before the checkpoint of step {step}"
     return None
 
 
@@ -325,5 +325,5 @@ def _problem_of_columns(paths: RunPaths, seen: Survey) -> str | None:
     if columns.extent not in (None, seen.extent):
         return "was not made from the lines of this run"
     if columns.extent is None:
-        return None if columns.lines_bytes in (-1, seen.size) else "was made from other lines"
+        return None if columns.lines_bytes in (-1, seen.size) else "was made from different lines"
     return None if columns.is_whole() else "is damaged"

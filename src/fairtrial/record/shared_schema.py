@@ -1,7 +1,7 @@
-"""The documents of a shared store, as typed models. Anyone who may write to the bucket may have written them.
+"""Typed models of the documents of a shared store. They are untrusted: anyone with write access may have written them.
 
-`untrusted.checked` holds a document against its model. What does not fit is refused with the reason, before anything is
-downloaded for it.
+`untrusted.checked` validates a document against its model. Invalid documents are refused with the reason, before
+anything they refer to is downloaded.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from fairtrial.record.leases import LONGEST_LEASE_S
 
 METADATA = "metadata.json"
 MOST_FILES = 100_000
-"""Files of one run. The largest that we know of, with a checkpoint every step, has some thousands."""
+"""Maximum number of files of one run. A run with a checkpoint at every step has a few thousand."""
 LARGEST_FILE = 5 << 40
-"""S3 itself takes no larger object."""
+"""Maximum size of a file in bytes: the limit of S3 for one object."""
 LARGEST_RUN = 16 << 40
 LARGEST_SERIES = 16 << 30
-"""A file that grows line by line: a hundred million logged points."""
+"""Maximum size of an append-only file in bytes: about a hundred million logged points."""
 
 Token = Annotated[int, Field(ge=1, le=999_999_999)]
 Size = Annotated[int, Field(ge=0, le=LARGEST_FILE)]
@@ -30,13 +30,13 @@ Seconds = Annotated[float, Field(ge=0, le=1e11)]
 
 
 class _Document(BaseModel):
-    """Values have the type that the program writes; keys that a later version may add are ignored."""
+    """Base model: strict types; unknown keys are ignored, because later versions may add some."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class FileModel(_Document):
-    """A whole file of a run that is being made: its content, and the claim below which it lies."""
+    """A file of a run in progress: its hash and size, and the token that it is stored below."""
 
     sha256: Sha256
     size: Size
@@ -44,7 +44,7 @@ class FileModel(_Document):
 
 
 class ManifestModel(_Document):
-    """`manifest.json` of a claim: one moment of a run."""
+    """`manifest.json` of a claim: a snapshot of a run."""
 
     version: Literal[1] = Field(alias="schema")
     token: Token
@@ -67,7 +67,7 @@ class ManifestModel(_Document):
     @classmethod
     def _are_not_too_many(cls, given: Any) -> Any:
         if isinstance(given, dict) and len(given) > MOST_FILES:
-            raise ValueError(f"{len(given):,} files are more than the {MOST_FILES:,} that a run may have")
+            raise ValueError(f"the run has {len(given):,} files, more than the allowed {MOST_FILES:,}")
         return given
 
     @field_validator("files")
@@ -75,7 +75,7 @@ class ManifestModel(_Document):
     def _fit_into_one_folder(cls, given: dict[str, FileModel]) -> dict[str, FileModel]:
         total = sum(facts.size for facts in given.values())
         if total > LARGEST_RUN:
-            raise ValueError(f"{total / 1e12:,.0f} TB are more than a run may have")
+            raise ValueError(f"the run has {total / 1e12:,.0f} TB, more than allowed")
         if why := why_names_unsafe(list(given), taken=(METADATA, "metrics.jsonl", "events.jsonl", "log.txt")):
             raise ValueError(why)
         return given
@@ -98,7 +98,7 @@ class LinkModel(_Document):
 
 
 class SharedPlanModel(_Document):
-    """The plan of a study, as far as others rely on its types. The rest of it belongs to the study."""
+    """The fields of a study plan whose types other code relies on. Other fields are not checked."""
 
     study: Text | None = None
     seeds: Annotated[list[int], Field(max_length=1_000_000)] = []
@@ -112,13 +112,13 @@ class PlanObjectModel(_Document):
 
 
 class MarkerModel(_Document):
-    """The object that tells a store from any other folder of a bucket."""
+    """The object that marks a folder of a bucket as a store."""
 
     id: Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class MirrorModel(_Document):
-    """`.mirror.json`: of which store a folder is the mirror."""
+    """`.mirror.json`: the store that a folder mirrors."""
 
     url: Annotated[str, Field(min_length=1, max_length=4096)]
     id: Annotated[str, Field(min_length=1, max_length=256)]
@@ -126,7 +126,7 @@ class MirrorModel(_Document):
 
 
 class RemoteStateModel(_Document):
-    """`.shared.json`: what a machine knows of a run."""
+    """`.shared.json`: what a machine knows about a run."""
 
     token: Annotated[int, Field(ge=0, le=999_999_999)] = 0
     mine: bool = False
@@ -140,7 +140,7 @@ class RemoteStateModel(_Document):
 
 
 class HeartbeatModel(_Document):
-    """`.pulse`: a sign of life of a run on this machine."""
+    """`.pulse`: the last heartbeat of a run on this machine."""
 
     host: Text
     pid: Annotated[int, Field(ge=0, le=1 << 32)]

@@ -1,6 +1,6 @@
-"""What can be done with a store that a URL names: begin it, bring it here, make a run of it, push what is left.
+"""Operations on a shared store at a URL: initialize it, pull it, join a run, and push local results.
 
-Every machine works in its mirror, which is a store like any other. `Store` calls these functions where it has a URL.
+Each machine works in its mirror, which is a normal store. `Store` calls these functions if it has a URL.
 """
 
 from __future__ import annotations
@@ -63,26 +63,26 @@ if TYPE_CHECKING:
     from fairtrial.record.store import Store
 
 AT_ONCE = 64
-"""Runs whose files are asked for together."""
+"""Number of runs whose files are downloaded in one batch."""
 FRESH_S = 2.0
-"""What was brought so long ago is not asked for again by somebody who watches."""
+"""Seconds during which `pull_fresh` does not pull again."""
 AWAY_S = 30.0
-"""A server that did not answer is left alone for so long by somebody who watches."""
+"""Seconds during which `pull_fresh` does not retry a server that did not respond."""
 MOST_READS = 5
-"""So often a run is looked at that changes its place whenever it is read."""
+"""Maximum number of attempts to read a run whose files move each time."""
 MOST_NAMED = 1000
-"""Runs that are named when they are refused; of more, only their number is told."""
+"""Maximum number of refused runs to list by name; the rest are only counted."""
 CLAIM_PATIENCE_S = 600.0
-"""How long a job that is to begin waits for a server that does not answer."""
+"""Seconds that a starting job retries a server that does not respond."""
 Tell = Callable[[str], None]
 
 
-# The mirror and its store.
+# The mirror.
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """Of which store a folder is the mirror. `store` is the mark of that store, unknown before it has one."""
+    """The store that a folder mirrors. `store` is the id of that store, or None if it is not initialized yet."""
 
     url: str
     id: str
@@ -98,12 +98,12 @@ def read_mirror(paths: StorePaths) -> Mirror | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UntrustedDocument:
-        raise StoreError(f"{paths.mirror} is damaged", hint="Remove it; the mirror is then matched anew.") from None
+        raise StoreError(f"{paths.mirror} is damaged", hint="Remove it; it will be created again.") from None
     return Mirror(mirror.url, mirror.id, mirror.store)
 
 
 def reach(store: Store, *, writing: bool = False) -> tuple[Remote, Mirror]:
-    """The store behind a mirror, and the mirror. Nothing is written here before the server has answered."""
+    """Return the remote store and its mirror. Nothing is written locally before the server has responded."""
     assert store.url is not None
     require_own(store.root, "the local copy of the store")
     remote = open_remote(store.url)
@@ -113,8 +113,8 @@ def reach(store: Store, *, writing: bool = False) -> tuple[Remote, Mirror]:
     mark = remote.begin() if writing else remote.identity()
     if known and known.store not in (None, mark):
         raise StoreError(
-            f"{store.root} mirrors another store that was once at {store.url}",
-            hint=f"Move that folder away, or set $FAIRTRIAL_MIRRORS: its runs can be read with --store {store.root}.",
+            f"{store.root} mirrors a different store that used to be at {store.url}",
+            hint=f"Move that folder away or set $FAIRTRIAL_MIRRORS; its runs can be read with --store {store.root}.",
         )
     mirror = Mirror(store.url, known.id if known else uuid.uuid4().hex, mark)
     if mirror != known:
@@ -124,14 +124,14 @@ def reach(store: Store, *, writing: bool = False) -> tuple[Remote, Mirror]:
     return remote, mirror
 
 
-# There → here.
+# Download.
 
 
 @dataclass(frozen=True)
 class Synced:
-    """What a synchronization moved. `left`: runs of which this machine still holds what is not there.
+    """The result of a synchronization. `left` are runs with local data that the store does not have yet.
 
-    `refused`: runs and plans of the store that were not brought here, with the reasons.
+    `refused` are runs and plans of the store that were not downloaded, with the reasons.
     """
 
     runs: int = 0
@@ -155,8 +155,11 @@ _away: dict[str, tuple[float, Unreachable]] = {}
 
 
 def pull_fresh(store: Store, studies: Sequence[str] = ()) -> None:
-    """Bring what changed, unless that was done a moment ago. A server that was just away is not asked again at once:
-    whoever asks for every run would wait for it as often."""
+    """Pull changes, unless this was done in the last FRESH_S seconds.
+
+    For AWAY_S seconds after a failure, raise the same error without contacting the server. Otherwise, a caller that
+    pulls once per run would wait for the timeout once per run.
+    """
     key, place = (str(store.root), "\n".join(studies)), str(store.root)
     since, trouble = _away.get(place, (-AWAY_S, None))
     if trouble is not None and time.monotonic() - since < AWAY_S:
@@ -174,9 +177,9 @@ def pull_fresh(store: Store, studies: Sequence[str] = ()) -> None:
 def pull(
     store: Store, studies: Sequence[str] = (), checkpoints: Chosen = nothing, tell: Tell = lambda _: None
 ) -> Synced:
-    """Bring what changed in the store, or in some studies of it, into the mirror.
+    """Download changes of the store, or of some of its studies, into the mirror.
 
-    A run that does not have the form of a run is named with the reason, and the others are brought all the same.
+    An invalid run is reported with the reason and does not stop the others.
     """
     remote, _ = reach(store)
     synced = Synced()
@@ -196,7 +199,7 @@ def pull(
         for start in range(0, len(waiting), AT_ONCE):
             some = waiting[start : start + AT_ONCE]
             if len(waiting) > AT_ONCE:
-                tell(f"Bringing runs {start + 1} to {start + len(some)} of {len(waiting)} …")
+                tell(f"Downloading runs {start + 1} to {start + len(some)} of {len(waiting)} …")
             received = _bring_all(remote, some, checkpoints, refusals)
             synced += Synced(sum(stand.names.root not in refusals.why for stand in some), received)
         for each in sorted({name.partition("/")[0] for name in objects if "/" in name}):
@@ -211,19 +214,19 @@ _reported: set[tuple[str, str, str]] = set()
 
 
 def _tell_refused(remote: Remote, refused: Sequence[tuple[str, str]]) -> None:
-    """Name what was not brought, once per process: every command that reads this store reads without it."""
+    """Print what was refused, once per process. Commands that read this store continue without it."""
     new = [each for each in refused if (remote.url, *each) not in _reported]
     _reported.update((remote.url, *each) for each in new)
     lines = [f"Refused {name} of {remote.url}: {why}\n" for name, why in new[:MOST_NAMED]]
     if len(new) > MOST_NAMED:
         lines.append(f"Refused {len(new) - MOST_NAMED:,} more.\n")
     if lines:
-        lines.append("Nothing of what was refused was written here. Ask who may write to this store.\n")
+        lines.append("Refused items were not written to this machine. Check who has write access to this store.\n")
         sys.stderr.write("".join(lines))
 
 
 def _run_paths(store: Store, names: SharedPaths) -> RunPaths:
-    """Where a run of the store goes in the mirror; the names of its study and of itself come from outside."""
+    """Return the paths of a run in the mirror. The names of the study and the run are untrusted."""
     study = path_inside(store.root, names.study, what="study")
     paths = RunPaths(path_inside(study, names.run, what="run", reserved=RESERVED_IN_STUDY))
     for own in (paths.lock, paths.taking_over, paths.remote_state):  # opened before any other file of the run
@@ -232,24 +235,24 @@ def _run_paths(store: Store, names: SharedPaths) -> RunPaths:
 
 
 def _shown(names: SharedPaths) -> str:
-    """A run as a person may read it, also where its name was made to confuse."""
+    """Return the name of a run for display, escaped if it is unsafe."""
     return names.root if why_unsafe(names.root) is None else repr(names.root)
 
 
 def _refuse_alike(store: Store, wanted: dict[SharedPaths, RunPaths], refusals: Refusals) -> None:
-    """On a file system that does not tell capitals apart, two runs would share a folder: the earlier one keeps it."""
+    """Refuse runs whose names differ only in case if the file system ignores case. The run downloaded earlier stays."""
     upper = store.paths.mirror.with_name(store.paths.mirror.name.upper())
     if not upper.exists():
         return
     ordered = sorted(wanted, key=lambda names: (not wanted[names].remote_state.exists(), names.root))
     clashing = set(collisions(names.root for names in ordered))
     for names in [names for names in wanted if names.root in clashing]:
-        refusals.note(names.root, "another run has the same name but for capitals, which this file system ignores")
+        refusals.note(names.root, "the name of another run differs only in case, which this file system ignores")
         del wanted[names]
 
 
 def _bring_all(remote: Remote, stands: Sequence[Stand], checkpoints: Chosen, refusals: Refusals) -> int:
-    """Bring runs, and look again at those that ended meanwhile: their files then have other names."""
+    """Download runs, and retry those that ended in the meantime, because their files then have different names."""
     size = 0
     for _ in range(MOST_READS):
         brought = bring(remote, stands, checkpoints, refusals=refusals)
@@ -265,25 +268,25 @@ def _bring_all(remote: Remote, stands: Sequence[Stand], checkpoints: Chosen, ref
 
 def _incomplete(remote: Remote, names: SharedPaths) -> StoreError:
     return StoreError(
-        f"{names.root} is not whole in {remote.url}",
-        hint="If the machine that made it still has it, run there: fairtrial runs sync. Or make it again: --replace.",
+        f"{names.root} is incomplete in {remote.url}",
+        hint="Run 'fairtrial runs sync' on the machine that executed it, or execute it again with --replace.",
     )
 
 
 def _runs(store: Store, study: str, objects: Iterable[str]) -> set[SharedPaths]:
-    """Every run that is there or here."""
+    """Return all runs in the store or in the mirror."""
     there = {tuple(name.split("/", 2)[:2]) for name in objects if name.count("/") > 1}
     here = {(name, entry.name) for name, entry in store.directories(study or None)}
     return {SharedPaths(*pair) for pair in there | here if not any(map(_is_hidden, pair))}
 
 
 def _is_hidden(part: str) -> bool:
-    """Whether it is a folder of this program, or of another one, and not of a run."""
+    """Return whether a name belongs to a hidden folder of Fairtrial or another program, not to a run."""
     return part.startswith(".") and why_unsafe(part) is None
 
 
 def _is_to_be_brought(store: Store, stand: Stand, checkpoints: Chosen) -> bool:
-    """Whether a run has changed there. What was overtaken or removed there is set aside here."""
+    """Return whether a run has changed in the store. If it was taken over or removed there, archive the local copy."""
     if is_claimed(stand.paths):
         return False
     if stand.remote_state.is_ahead and not stand.is_overtaken:
@@ -292,7 +295,7 @@ def _is_to_be_brought(store: Store, stand: Stand, checkpoints: Chosen) -> bool:
     vanished = stand.source is None and known is not None and stand.paths.metadata.exists()
     unknown = (
         known is None and stand.paths.remote_state.exists() and stand.paths.metadata.exists()
-    )  # what is known is lost
+    )  # the recorded state is damaged
     if stand.is_overtaken or vanished or unknown:
         _set_aside(store, stand)
     if stand.source is None:
@@ -320,7 +323,7 @@ def _set_aside(store: Store, stand: Stand) -> None:
 
 
 def fetch(store: Store, study: str, run: str, checkpoints: Chosen = everything) -> None:
-    """Bring a run with its checkpoints, unless they are here."""
+    """Download a run with the chosen checkpoints, unless they are already in the mirror."""
     names = SharedPaths(study, run)
     paths = _run_paths(store, names)
     known = read_remote_state(paths)
@@ -332,17 +335,18 @@ def fetch(store: Store, study: str, run: str, checkpoints: Chosen = everything) 
 
 
 def _inspect(remote: Remote, names: SharedPaths, paths: RunPaths, refusals: Refusals | None = None) -> list[Stand]:
-    """How one run stands now. Without `refusals`, what is wrong with it is an error."""
+    """Return the current state of one run. Without `refusals`, its problems are raised as errors."""
     return inspect(remote, {names: paths}, remote.list(names.root), closely=True, refusals=refusals or Strict())
 
 
-# Making a run.
+# Executing a run.
 
 
 def join(store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda: False) -> RunUpload | None:
-    """Claim a run whose directory this process holds, and bring what there is of it; None where it has ended well.
+    """Claim a run in the store and download its files. Return None if it already has a result.
 
-    Raises ClaimedElsewhere where another machine makes it. A server that does not answer is waited for.
+    The caller holds the local directory of the run. Raises ClaimedElsewhere if another machine is executing it. Retries
+    for CLAIM_PATIENCE_S if the server does not respond.
     """
     deadline, pause, reads = time.monotonic() + CLAIM_PATIENCE_S, 0.5, 0
     while True:
@@ -353,7 +357,7 @@ def join(store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda
                 raise
             time.sleep(pause)
             pause = min(2 * pause, 10.0)
-        except FileNotFoundError:  # it ended, and its files got their plain names, while this one looked
+        except FileNotFoundError:  # the run ended meanwhile, and its files moved to their plain names
             reads += 1
             if reads == MOST_READS:
                 remote, _ = reach(store)
@@ -378,8 +382,8 @@ def _join(store: Store, paths: RunPaths) -> RunUpload | None:
             return None if _is_result(paths) else _join(store, paths)
     elif has_ended and stand.source:
         if bring(remote, [stand], held=True, refusals=Strict()).moved:
-            raise FileNotFoundError(names.root)  # it changed its place while it was read: look again
-        if stand.top and stand.top.publish and stand.source != PLAIN:  # nobody may go on before all files are in place
+            raise FileNotFoundError(names.root)  # its files moved while they were read: retry
+        if stand.top and stand.top.publish and stand.source != PLAIN:  # publishing must finish before a new claim
             _push_run(remote, mirror, replace(stand, remote_state=read_remote_state(paths) or RemoteState()))
             return _join(store, paths)
         if _is_result(paths):
@@ -391,17 +395,17 @@ def _join(store: Store, paths: RunPaths) -> RunUpload | None:
         try:
             _bring_to_resume(remote, stand)
         except BaseException:
-            lease_renewer().remove(lease)  # nobody works under it: it may be taken over
+            lease_renewer().remove(lease)  # let the unused lease expire, so that others can take over
             raise
     return start_upload(lease, paths, stand.manifest)
 
 
 def _bring_to_resume(remote: Remote, stand: Stand) -> None:
-    """What the last one had written before it was overtaken; it may live on, and write while this is read."""
+    """Download what the previous holder wrote. It may still be running and write while this process reads."""
     for _ in range(MOST_READS):
         [now] = _inspect(remote, stand.names, stand.paths)
         stand.objects, stand.remote_state = now.objects, read_remote_state(stand.paths) or RemoteState()
-        chosen: Chosen = everything  # plain files have no other home, and are to be replaced
+        chosen: Chosen = everything  # plain files exist nowhere else and will be replaced
         if stand.source != PLAIN:
             manifest = RunManifest.read(remote, stand.names, stand.objects, int(stand.source or 0))
             chosen = needed_to_resume(manifest.files)
@@ -416,36 +420,36 @@ def _is_result(paths: RunPaths) -> bool:
 
 
 def leave(store: Store, upload: RunUpload) -> str | None:
-    """The work on a run is over: wait for what is on its way. Gives a sentence for people where not all arrived."""
+    """Finish the upload of a run. Return a message for the user if it is incomplete, else None."""
     try:
         if uploader().finish(upload):
             return _left_behind(upload)
     finally:
         lease_renewer().remove(upload.lease)
     if upload.lease.lost:
-        return f"{upload.names.root} was taken over by another machine; what was recorded here is kept aside."
+        return f"{upload.names.root} was taken over by another machine; the local recording was set aside."
     why = f" ({upload.trouble.message})" if upload.trouble else ""
     return (
-        f"{upload.names.root} is recorded here and not all of it in {store.url} yet{why}. "
+        f"{upload.names.root} is recorded on this machine but not yet complete in {store.url}{why}. "
         f"Push it with: fairtrial runs sync --store {store.url}"
     )
 
 
 def _left_behind(upload: RunUpload) -> str | None:
-    """Files that no other machine would accept, in one sentence."""
+    """Return a message about files whose names other machines would refuse, or None."""
     if not upload.unnameable:
         return None
     names = ", ".join(map(repr, upload.unnameable[:5]))
-    return f"{upload.names.root}: other machines would refuse the names of these files, which stay here: {names}"
+    return f"{upload.names.root}: files were not uploaded, because other machines would refuse their names: {names}"
 
 
-# Here → there.
+# Upload.
 
 
 def push(store: Store, studies: Sequence[str] = (), tell: Tell = lambda _: None) -> Synced:
-    """Bring what this machine still holds to the store: runs whose process was killed or could not reach it.
+    """Upload runs of this machine whose process was killed or could not reach the store.
 
-    Also gives the files of ended runs their plain names, where somebody was killed before that was done.
+    Also publish ended runs under their plain names if a process was killed before it did so.
     """
     remote, mirror = reach(store)
     done = Synced()
@@ -463,7 +467,7 @@ def push(store: Store, studies: Sequence[str] = (), tell: Tell = lambda _: None)
                 [stand] = _inspect(remote, SharedPaths(study, entry.name), paths)
                 if known.is_ahead:
                     tell(f"Pushing {stand.names.root} …")
-                with contextlib.suppress(FileNotFoundError):  # another machine was quicker to complete it
+                with contextlib.suppress(FileNotFoundError):  # another machine completed it first
                     done += _push_run(remote, mirror, stand)
             finally:
                 claim.release()
@@ -471,7 +475,7 @@ def push(store: Store, studies: Sequence[str] = (), tell: Tell = lambda _: None)
 
 
 def left_here(store: Store, studies: Sequence[str] = ()) -> list[str]:
-    """The runs of which this machine holds what the store does not have, and that nobody is making any more."""
+    """Return runs with local data that the store does not have, excluding those in progress."""
     left = []
     for name in studies or store.studies():
         for study, entry in store.directories(name):
@@ -483,7 +487,7 @@ def left_here(store: Store, studies: Sequence[str] = ()) -> list[str]:
 
 
 def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:
-    """Finish what the process that made a run could not. The caller holds its directory."""
+    """Complete the upload of a run that its process did not finish. The caller holds its directory."""
     known, top = stand.remote_state, stand.top
     if top and not top.is_claim and top.publish and stand.source not in (PLAIN, None):
         manifest = RunManifest.read(remote, stand.names, stand.objects, int(stand.source or 0))
@@ -494,7 +498,7 @@ def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:
         return Synced(pushed=1)
     if not known.is_ahead or stand.is_overtaken:
         return Synced()
-    if top and not top.is_claim and top.of == known.token:  # it ended, and was killed before it could note that
+    if top and not top.is_claim and top.of == known.token:  # killed after ending its claim, before recording that
         source = PLAIN if top.publish else str(known.token)
         write_remote_state(stand.paths, replace(known, source=source, closed=True))
         return Synced()
@@ -509,14 +513,14 @@ def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:
 
 
 def _sent_before(remote: Remote, stand: Stand, token: int) -> RunManifest | None:
-    """What of a claim has arrived, as far as it was told."""
+    """Return the manifest of what a claim has uploaded, or None if there is none."""
     if stand.names.manifest(token) not in stand.objects:
         return None
     return RunManifest.read(remote, stand.names, stand.objects, token)
 
 
 def push_file(store: Store, study: str, run: str, name: str) -> None:
-    """A file of an ended run got longer here: the store gets it as it is now."""
+    """Upload the current content of a file of an ended run that grew locally."""
     remote, _ = reach(store)
     names = SharedPaths(study, run)
     paths = _run_paths(store, names)
@@ -528,7 +532,7 @@ def push_file(store: Store, study: str, run: str, name: str) -> None:
     write_remote_state(paths, replace(known, tags={**known.tags, name: entry.tag if entry else ""}))
 
 
-# Plans, and runs that go.
+# Plans and removal of runs.
 
 
 def _bring_plan(store: Store, remote: Remote, study: str, objects: Objects) -> None:
@@ -540,7 +544,7 @@ def _bring_plan(store: Store, remote: Remote, study: str, objects: Objects) -> N
         return
     path = path_inside(path_inside(store.root, study, what="study"), STUDY_PLAN, what="plan")
     if objects[name].size > LARGEST_DOCUMENT_BYTES:
-        raise UntrustedDocument(f"it has {objects[name].size:,} bytes", hint=DAMAGED)
+        raise UntrustedDocument(f"its size of {objects[name].size:,} bytes is too large", hint=DAMAGED)
     content = remote.read(name)
     if number:
         plan = _parse_plan(content, study)
@@ -554,7 +558,7 @@ def _bring_plan(store: Store, remote: Remote, study: str, objects: Objects) -> N
 
 
 def _newest_plan(study: str, objects: Iterable[str]) -> int:
-    """The number of the newest plan, 0 where there is none. Objects with other names are not plans."""
+    """Return the number of the newest plan, or 0 if there is none. Objects with other names are ignored."""
     return max((number_of(name) or 0 for name in objects if name.startswith(f"{shared_plans(study)}/")), default=0)
 
 
@@ -565,17 +569,17 @@ def _parse_plan(content: bytes, study: str) -> dict[str, Any]:
 
 
 def _check_plan(plan: Any, study: str) -> dict[str, Any]:
-    """A plan as it is, once all that others rely on has the right type."""
+    """Return a plan unchanged after checking the types of the fields that other code uses."""
     from fairtrial.record.shared_schema import SharedPlanModel
 
     shared_plan = checked(SharedPlanModel, plan, where="it")
     if shared_plan.study not in (None, study):
-        raise UntrustedDocument(f"it is the plan of {shared_plan.study!r}", hint=DAMAGED)
+        raise UntrustedDocument(f"it is the plan of the study {shared_plan.study!r}", hint=DAMAGED)
     return dict(plan)
 
 
 def share_plan(store: Store, study: str, merge: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Make a plan the newest of its study. `merge` adds to what is here what somebody else has planned meanwhile."""
+    """Publish a plan as the newest of its study. `merge` combines it with the newest plan in the store."""
     remote, _ = reach(store)
     while True:
         number = _newest_plan(study, remote.list(shared_plans(study)))
@@ -590,7 +594,10 @@ def share_plan(store: Store, study: str, merge: Callable[[dict[str, Any]], dict[
 
 
 def remove(store: Store, paths: RunPaths, archive: str | None = None) -> None:
-    """Take a run out of the store, or archive it there, unless another machine makes it. The caller holds it here."""
+    """Remove or archive a run in the store. The caller holds the local directory.
+
+    Raises ClaimedElsewhere if another machine is executing the run.
+    """
     remote, mirror = reach(store)
     names = SharedPaths(paths.root.parent.name, paths.root.name)
     [stand] = _inspect(remote, names, paths)

@@ -1,8 +1,8 @@
-"""Points of many metrics in any order, put into the order of steps in little memory.
+"""External sorting of the points of many metrics by step, with bounded memory.
 
-Points are collected in memory up to a limit, then sorted and written to a temporary file as one *part*. A part holds
-all metrics, each in the order of its steps. In the end the parts of a metric follow each other, as they do where a
-run logs its steps in order, or they are merged; of points with equal steps the last written counts.
+Points are buffered up to a limit, then sorted and written to a temporary file as one *part*. A part contains all
+metrics, each sorted by step. At the end, the parts of a metric are concatenated if their steps do not overlap, as in a
+run that logs its steps in order, or merged otherwise. Of points with equal steps, the last written one wins.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import IO, Any
 
 BLOCK_POINTS = 1 << 17
-"""How many points are held in memory: about 10 MB of them."""
+"""Number of points held in memory, about 10 MB."""
 
 Block = tuple["array[int]", "array[float]"]
 NUMBER_BYTES = 8
 
 
 class _Buffer:
-    """The points of one metric since the last part."""
+    """The points of one metric that are not yet written to a part."""
 
     __slots__ = ("in_order", "last", "steps", "values")
 
@@ -42,7 +42,7 @@ class _Buffer:
             self.last = max(self.steps, default=None)
 
     def sorted(self) -> Block:
-        """In the order of steps, each step once. A step beyond 64 bits is an OverflowError."""
+        """Return the points sorted by step, without duplicates. Raises OverflowError for a step beyond 64 bits."""
         if self.in_order:
             return array("q", self.steps), array("d", self.values)
         points = dict(zip(self.steps, self.values, strict=True))
@@ -52,7 +52,7 @@ class _Buffer:
 
 @dataclass(frozen=True)
 class _Part:
-    """Where the points of a part lie in the file. `ends`: how many points there are up to the end of each metric."""
+    """The location of a part in the file. `ends` are the cumulative numbers of points, one per metric."""
 
     offset: int
     ends: array[int]
@@ -69,7 +69,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Piece:
-    """The points of one metric in one part, as far as they still count."""
+    """The points of one metric in one part that were not discarded."""
 
     steps_at: int
     values_at: int
@@ -79,16 +79,16 @@ class _Piece:
 
 
 class Spill:
-    """Collects points and gives them back in order. `scratch`: the folder of the temporary file, if one is needed."""
+    """Collects points and returns them sorted by step. `scratch` is the folder for the temporary file, if needed."""
 
     def __init__(self, scratch: Path | None = None, block_points: int = BLOCK_POINTS) -> None:
         self._scratch, self._most = scratch, block_points
         self._codes: dict[str, int] = {}
         self._buffers: dict[str, _Buffer] = {}
         self._buffered = 0
-        self._sorted: dict[str, Block] = {}  # in the end, if all of it is in memory
+        self._sorted: dict[str, Block] = {}  # the result, if everything fits in memory
         self._parts: list[_Part] = []
-        self._taken_back: list[tuple[int, int]] = []  # after how many parts, and from which step on
+        self._taken_back: list[tuple[int, int]] = []  # (number of parts written before, last step to keep)
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Spill:
@@ -99,7 +99,7 @@ class Spill:
             self._file.close()
 
     def add(self, step: int, values: dict[str, float]) -> None:
-        """One logged line."""
+        """Add the values of one logged line."""
         buffers = self._buffers
         for name, value in values.items():
             buffer = buffers.get(name)
@@ -116,7 +116,7 @@ class Spill:
             self._write_part()
 
     def take_back_after(self, step: int) -> None:
-        """What was logged after a step no longer counts."""
+        """Discard everything that was added so far for later steps."""
         for name, buffer in list(self._buffers.items()):
             buffer.take_back_after(step)
             if not buffer.steps:
@@ -125,7 +125,7 @@ class Spill:
         self._taken_back.append((len(self._parts), step))
 
     def close_input(self) -> None:
-        """Nothing more is added. If anything was written to the file, the rest goes there too."""
+        """End the input. If parts were written to the file, write the rest there too."""
         if self._parts:
             self._write_part()
         for name, buffer in self._buffers.items():
@@ -135,11 +135,11 @@ class Spill:
 
     @property
     def names(self) -> list[str]:
-        """The metrics that have points, in the order in which they were first logged."""
+        """The metrics that have points, in the order of their first value."""
         return [name for name, code in self._codes.items() if not self._parts or self._pieces(code)]
 
     def blocks(self, name: str) -> Iterator[Block]:
-        """The points of a metric in the order of steps."""
+        """Yield the points of a metric sorted by step."""
         if not self._parts:
             if name in self._sorted:
                 yield self._sorted[name]
@@ -152,7 +152,7 @@ class Spill:
         else:
             yield from self._merged(pieces)
 
-    # How it is done.
+    # Internals.
 
     def _write_part(self) -> None:
         for name in self._buffers:
@@ -174,7 +174,7 @@ class Spill:
         self._buffered = 0
 
     def _pieces(self, code: int) -> list[_Piece]:
-        """In the order in which they were written."""
+        """Return the pieces of a metric in the order in which they were written."""
         pieces = []
         for part, limit in zip(self._parts, self._limits(), strict=True):
             start, end = part.place(code)
@@ -193,7 +193,7 @@ class Spill:
         return pieces
 
     def _limits(self) -> list[int | None]:
-        """For each part the lowest step that it was taken back to since it was written."""
+        """Return, for each part, the lowest step that a later rewind went back to, or None."""
         limits: list[int | None] = []
         pending = list(self._taken_back)
         lowest: int | None = None
@@ -205,7 +205,7 @@ class Spill:
         return limits[::-1]
 
     def _merged(self, pieces: list[_Piece]) -> Iterator[Block]:
-        """Pieces whose steps overlap, a little of each in memory. Of equal steps, that of the later piece counts."""
+        """Merge overlapping pieces with a bounded part of each in memory. Of equal steps, the later piece wins."""
         share = max(64, self._most // len(pieces))
         runs = [self._points(piece, -place, share) for place, piece in enumerate(pieces)]
         steps, values = array("q"), array("d")
@@ -237,12 +237,12 @@ class Spill:
         numbers: array[Any] = array(kind)
         numbers.frombytes(os.pread(self._file.fileno(), NUMBER_BYTES * count, at))
         if len(numbers) != count:
-            raise OSError("a temporary file was cut off")
+            raise OSError("a temporary file was truncated")
         return numbers
 
 
 def _temporary_file(folder: Path | None) -> IO[bytes]:
-    """Without a name where the system can: nothing is left behind, whatever happens."""
+    """Open a temporary file, unnamed if the system supports it, so that a kill leaves nothing behind."""
     import tempfile  # only long runs need one
 
     try:
@@ -250,4 +250,4 @@ def _temporary_file(folder: Path | None) -> IO[bytes]:
     except OSError:
         if folder is None:
             raise
-        return tempfile.TemporaryFile()  # a store that can only be read
+        return tempfile.TemporaryFile()  # the store is read-only

@@ -1,4 +1,4 @@
-"""SQL over a store, through DuckDB: `runs` from the index, `metrics` from the columnar copies."""
+"""SQL queries over a store with DuckDB: table `runs` from the index, table `metrics` from the columnar copies."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ COLUMNS = (
 def run_query(
     store: Store, sql: str, damaged: Callable[[str, str], None] = lambda _name, _reason: None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Column names and rows. The query sees the store and nothing else: no files, no network.
+    """Run a query and return column names and rows. The query cannot access files or the network.
 
-    A damaged run is a row of `runs` with that status, and has no rows in `metrics`; where the query is about metrics,
-    `damaged` is given its name and the reason.
+    A damaged run has the status `damaged` in `runs` and has no rows in `metrics`. If the query uses `metrics`,
+    `damaged` is called with the name of each such run and the reason.
     """
     import duckdb
 
@@ -57,7 +57,7 @@ def _fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[str], 
     try:
         result = connection.execute(sql)
         if not result or not result.description:
-            raise UserError("the query has no result", hint="Ask with: select … from runs")
+            raise UserError("the query returns no result", hint="Use a query such as: select … from runs")
         names = [column[0] for column in result.description]
         return _distinct(names), [tuple(_simple(value) for value in row) for row in result.fetchall()]
     except duckdb.Error as error:
@@ -70,15 +70,15 @@ def _fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[str], 
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Columns of one name are numbered, so that none is lost."""
+    """Number duplicate column names, so that no column is lost."""
     return [name if name not in names[:place] else f"{name}_{place}" for place, name in enumerate(names)]
 
 
 def _simple(value: Any, depth: int = 1) -> Any:
-    """What every output format can spell, however deep in lists, structs and maps it lies.
+    """Convert a value, including nested values, to types that every output format supports.
 
-    Text, 64-bit numbers, dates and UUIDs stay as they are. Decimals become numbers, whole numbers beyond 64 bits and
-    intervals text, binary values hexadecimal digits, and keys of maps text.
+    Strings, 64-bit numbers, dates and UUIDs are unchanged. Decimals become floats, integers beyond 64 bits and
+    intervals become strings, binary values become hexadecimal digits, and map keys become strings.
     """
     if value is None or isinstance(value, (str, bool, float, date, UUID)):
         return value
@@ -96,7 +96,7 @@ def _simple(value: Any, depth: int = 1) -> Any:
 
 
 def _text(key: Any) -> str:
-    """A key of a map, as JSON spells keys."""
+    """Return a map key as a JSON key."""
     simple = _simple(key)
     return str(simple).lower() if isinstance(simple, bool) else str(simple)
 
@@ -130,7 +130,7 @@ def _column(name: str, values: list[Any]) -> Any:
 
 
 def _with_series(store: Store, rows: list[Row]) -> tuple[list[Row], list[Series]]:
-    """The rows, and the series of each. One whose series are not those that were recorded is a damaged run."""
+    """Return the rows and the series of each run. A run with damaged series gets the status `damaged`."""
     checked, series = [], []
     for row in rows:
         run = store.look_at(row["study"], row["run"])
@@ -143,7 +143,7 @@ def _with_series(store: Store, rows: list[Row]) -> tuple[list[Row], list[Series]
 
 
 def _metrics_table(rows: list[Row], series: list[Series]) -> pyarrow.Table:
-    """One row per value. What belongs to the run is a dictionary column: written once, pointed to by number."""
+    """Return a table with one row per value. Columns that describe the run are dictionary-encoded."""
     import numpy
     import pyarrow
 

@@ -1,7 +1,7 @@
-"""Reads a store: which runs are there, and what did they record?
+"""Access to a store: find, read, archive and remove runs.
 
-A store that a URL names is read and written in its mirror; `pull`, `fetch` and `push` keep the two together, and do
-nothing where the store is a folder.
+A store at a URL is read and written through a local mirror. `pull`, `fetch` and `push` synchronize the two, and do
+nothing if the store is a folder.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of studies, each a folder of run directories. The directories are the source of truth.
+    """A folder of studies, each a folder of run directories. The run directories are the source of truth.
 
-    With a URL the folder is this machine's mirror of a store that others share.
+    If `url` is set, `root` is this machine's mirror of a shared store.
     """
 
     root: Path
@@ -40,7 +40,7 @@ class Store:
 
     @classmethod
     def at(cls, address: StoreLocation) -> Store:
-        """The store at a path or a URL. A folder that is a mirror is recognised as one."""
+        """Return the store at a path or a URL. A folder that is a mirror is recognized as one."""
         place = store_address(address)
         if is_url(place):
             return cls(mirror_folder(place), place)
@@ -54,7 +54,7 @@ class Store:
 
     @property
     def address(self) -> str:
-        """How this store is called, here and on every other machine."""
+        """The URL of a shared store, which is valid on every machine, or else the path of the folder."""
         return self.url or str(self.root)
 
     @property
@@ -63,13 +63,13 @@ class Store:
 
     @property
     def cache(self) -> StoreCache:
-        from fairtrial.record.cache import StoreCache  # not for those who only list runs
+        from fairtrial.record.cache import StoreCache  # not needed to list runs
 
         return StoreCache(self.paths.cache)
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """What a process that writes this store will import."""
+        """Modules that a process imports to write this store, for preloading."""
         if not self.url:
             return ()
         from fairtrial.record.remote import module_of
@@ -77,7 +77,7 @@ class Store:
         return ("fairtrial.record.sharing", module_of(self.url))
 
     def check_writable(self) -> None:
-        """Say at once, before any work, when this cannot be a store."""
+        """Raise an error if this location cannot be used as a store. Call this before any work starts."""
         if self.url:
             from fairtrial.record.sharing import reach
 
@@ -87,21 +87,21 @@ class Store:
                 raise StoreError(f"{self.root} is a file, not a folder", hint="Choose a folder with --store.")
             new = not self.root.exists()
             make_folder(self.root)
-            from fairtrial.record.file_systems import check_file_system  # not for those who only list runs
+            from fairtrial.record.file_systems import check_file_system  # not needed to list runs
 
             check_file_system(self.root)
-            if new:  # results are not changes to the code: they must not make the working tree dirty
+            if new:  # results are not code, so they must not make the git working tree dirty
                 (self.root / ".gitignore").write_text("*\n")
 
     def pull(self, *studies: str) -> None:
-        """Bring here what others have recorded since; checkpoints stay there."""
+        """Download what other machines have recorded since the last pull, without checkpoints."""
         if self.url:
             from fairtrial.record.sharing import pull_fresh
 
             pull_fresh(self, studies)
 
     def fetch(self, study: str, run: str, *, steps: bool = True) -> None:
-        """Bring a run with its checkpoints here, unless they are; without `steps` only the best and the last."""
+        """Download a run with its checkpoints if they are missing here; without `steps`, only the best and the last."""
         if self.url:
             from fairtrial.record.mirror import everything, not_of_a_step
             from fairtrial.record.sharing import fetch
@@ -109,14 +109,14 @@ class Store:
             fetch(self, study, run, everything if steps else not_of_a_step)
 
     def push_events(self, study: str, run: str) -> None:
-        """Something was added to the events of a run that has ended."""
+        """Upload the events of an ended run after an event was added."""
         if self.url:
             from fairtrial.record.sharing import push_file
 
             push_file(self, study, run, self.paths.run(study, run).events.name)
 
     def push(self, studies: Sequence[str] = ()) -> list[str]:
-        """Bring to the shared store what processes of this machine left here; names the runs that still are."""
+        """Upload runs that processes of this machine did not upload. Return the names of those still not uploaded."""
         if not self.url:
             return []
         from fairtrial.record.sharing import left_here, push
@@ -129,41 +129,41 @@ class Store:
         return sorted(entry.name for entry in _folders(self.root))
 
     def directories(self, study: str | None = None) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Every run directory with the name of its study."""
+        """Yield every run directory with the name of its study."""
         for name in [study] if study else self.studies():
             for entry in _folders(self.paths.study(name)):
                 yield name, entry
 
     def run(self, study: str, run_id: str) -> Run | None:
-        """One run, for those who go on with it. Raises DamagedRun."""
+        """Return one run, or None if it does not exist. Raises DamagedRun."""
         return load_run(self.paths.run(study, run_id))
 
     def look_at(self, study: str, run_id: str) -> Run | None:
-        """One of many runs: a damaged one has that status and the reason."""
+        """Return one run like `run`, but give a damaged one the status `damaged` and a reason instead of raising."""
         return load_run_or_damage(self.paths.run(study, run_id))
 
     def holds(self, paths: RunPaths) -> bool:
-        """Whether a run directory lies in this store; any other may be a copy outside of its study."""
+        """Return whether a run directory is inside this store. Any other may be a copy outside its study."""
         return self.root.absolute() in paths.root.absolute().parents
 
     def find(self, reference: str) -> Run:
-        """The one run that a person means by an id, `study/id` or a path. It may be damaged."""
+        """Return the one run with this id, `study/id` or path. It may be damaged."""
         runs = self.match([reference])
         if len(runs) > 1:
             names = ", ".join(run.name for run in runs[:5])
-            raise UserError(f"'{reference}' names {len(runs)} runs: {names} …", hint="Name one as STUDY/RUN.")
+            raise UserError(f"'{reference}' matches {len(runs)} runs: {names} …", hint="Name one as STUDY/RUN.")
         return runs[0]
 
     def match(self, references: Iterable[str]) -> list[Run]:
-        """All runs that ids, paths or globs name, each once. A reference that names nothing is an error.
+        """Return all runs that match ids, paths or globs, without duplicates. A reference without a match is an error.
 
-        A damaged run is one of them, with that status and the reason.
+        Damaged runs are included, with the status `damaged` and a reason.
         """
         run_paths = self.match_paths(references)
         return [run for paths in run_paths if (run := load_run_or_damage(paths, in_store=self.holds(paths)))]
 
     def match_paths(self, references: Iterable[str]) -> list[RunPaths]:
-        """The directories of those runs, readable or not."""
+        """Return the directories of the runs that match, whether they are readable or not."""
         run_paths: dict[Path, RunPaths] = {}
         for reference in references:
             matches = list(self._match(reference))
@@ -173,19 +173,19 @@ class Store:
         return list(run_paths.values())
 
     def refuse_foreign(self, paths: RunPaths) -> None:
-        """Only a run of this store may be removed: a directory in one of its studies whose content is that of a run."""
+        """Raise an error unless a folder is a run of this store: only those may be removed."""
         folder = paths.root
         if folder.parent.parent.resolve() != self.root.resolve():
-            raise UserError(f"{folder} is not in the store {self.address}", hint="Name its store with --store.")
+            raise UserError(f"{folder} is not in the store {self.address}", hint="Pass its store with --store.")
         if folder.is_symlink():
             raise UserError(f"{folder} is a symbolic link, not a run directory", hint="Remove the link by hand.")
         if folder.name.startswith(".") or not _holds_a_run(paths):
             raise UserError(
-                f"{folder} has a metadata.json, but it is not a run that Fairtrial recorded", hint="Remove it by hand."
+                f"{folder} has a metadata.json but is not a run recorded by Fairtrial", hint="Remove it by hand."
             )
 
     def archive(self, paths: RunPaths, action: str = "replaced") -> Path:
-        """Move a run out of the way, under `.archive` of its study, and return its new place."""
+        """Move a run to the `.archive` folder of its study and return its new path."""
         claim = self._claim(paths, action)
         target = self._archived_name(paths)
         self._take_out(paths, action, f"{target.parent.name}/{target.name}")
@@ -194,15 +194,15 @@ class Store:
         return target
 
     def archived_ids(self, study: str) -> set[str]:
-        """Ids of the runs that were replaced or removed; another run may have been made in their place since."""
+        """Return the ids of runs that were replaced or removed. Newer runs may have the same ids."""
         folder = self.paths.archive(study)
         return {place.name.rpartition(".")[0] for place in folder.iterdir()} if folder.is_dir() else set()
 
     def purge(self, paths: RunPaths) -> None:
-        """Delete a run for good.
+        """Delete a run permanently.
 
-        The directory is moved first: a process that is about to claim the run would otherwise put new files into it
-        while it is being emptied, and an interrupted deletion would leave half a run.
+        The directory is renamed first. Otherwise a process that is about to claim the run could create new files in it
+        during the deletion, and an interrupted deletion would leave half a run.
         """
         import shutil
 
@@ -224,12 +224,12 @@ class Store:
             return Claim(paths)
         except ClaimedElsewhere:
             raise UserError(
-                f"run {paths.root.name} is being written and cannot be {action}",
+                f"run {paths.root.name} is in progress and cannot be {action}",
                 hint="Stop its launcher first.",
             ) from None
 
     def _take_out(self, paths: RunPaths, action: str, archive: str | None = None) -> None:
-        """The same in the shared store, first."""
+        """Archive or remove the run in the shared store, if there is one. Callers do this before the local change."""
         if not self.url:
             return
         from fairtrial.record.sharing import remove
@@ -238,12 +238,12 @@ class Store:
             remove(self, paths, archive)
         except ClaimedElsewhere:
             raise UserError(
-                f"run {paths.root.name} is being made by another machine and cannot be {action}",
+                f"run {paths.root.name} is in progress on another machine and cannot be {action}",
                 hint="Stop its launcher first.",
             ) from None
 
     def _match(self, reference: str) -> Iterator[RunPaths]:
-        """The runs of this store come first: a folder of that name elsewhere must not take the place of one."""
+        """Yield matching runs of this store, or else the run at that path: a run of the store takes precedence."""
         matched = False
         for study, entry in self.directories():
             name = f"{study}/{entry.name}" if "/" in reference else entry.name
@@ -251,7 +251,7 @@ class Store:
             if fnmatch.fnmatchcase(name, reference) and paths.metadata.exists():
                 matched = True
                 yield paths
-        as_path = RunPaths(Path(os.path.abspath(reference)))  # noqa: PTH100 — `..` must not hide where it leads
+        as_path = RunPaths(Path(os.path.abspath(reference)))  # noqa: PTH100 — resolves `..`
         if not matched and "\0" not in reference and as_path.metadata.is_file():
             yield as_path
 
@@ -264,14 +264,14 @@ class Store:
 
 
 def open_store(given: StoreLocation, *studies: str) -> Store:
-    """The store that a person means, with what others have recorded in it since."""
+    """Open the store at a location and pull what other machines have recorded."""
     store = Store.at(given)
     store.pull(*studies)
     return store
 
 
 def _holds_a_run(paths: RunPaths) -> bool:
-    """By its metadata, or, where they are damaged, by the files that every run has."""
+    """Return whether a directory contains a run: by its metadata or, if damaged, by the files that every run has."""
     try:
         metadata = load_metadata(paths)
     except StoreError:
@@ -283,7 +283,7 @@ def _move(source: Path, target: Path) -> None:
     with store_errors(target):
         make_folder(target.parent)
         source.rename(target)
-        sync_path(target.parent)  # before another run takes the name of this one
+        sync_path(target.parent)  # the move must be durable before another run takes the old name
 
 
 def _folders(path: Path) -> Iterator[os.DirEntry[str]]:

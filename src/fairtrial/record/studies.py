@@ -1,4 +1,4 @@
-"""`study.json`: what a study was meant to be, kept beside its runs, and what may not change under its name."""
+"""`study.json`, the plan of a study, stored next to its runs, and the check that variants keep their options."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from fairtrial.record.store import Store
 
 
 def save_plan(store: Store, plan: Mapping[str, Any]) -> None:
-    """Write the plan down; seeds and variants of earlier launches under this name are kept in it."""
+    """Write the plan of a study, merged with the seeds and variants of earlier launches under the same name."""
     path = store.paths.study_plan(plan["study"])
     with store_errors(path):
         make_folder(path.parent)
         lock = os.fdopen(open_lock(path.with_name(".plan.lock")), "rb")
-    with lock:  # two launchers may extend one study at the same moment
+    with lock:  # two launchers may extend the same study concurrently
         fcntl.flock(lock, fcntl.LOCK_EX)
         merged = _merged(load_plan(store, plan["study"]) or {}, plan)
         _write(path, merged)
@@ -53,16 +53,16 @@ def _write(path: Path, plan: Mapping[str, Any]) -> None:
 
 
 _AS_FILE = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-HINT = "The file was changed or damaged; move it away to go on: the next launch writes it anew."
+HINT = "The file was changed or damaged. Move it away to continue; the next launch writes it again."
 
 
 def load_plan(store: Store, study: str) -> dict[str, Any] | None:
-    """What a study was meant to be, with the seeds of all runs that are there; None where nobody planned it.
+    """Return the plan of a study, extended by the seeds of all existing runs, or None if there is no plan.
 
-    Raises a StoreError where the file is damaged.
+    Raises a StoreError if the file is damaged.
 
-    Two stores that were merged by copying have one `study.json`, that of the one side: the run directories are the
-    truth, so a seed that any of its variants has counts as planned for all of them.
+    If two stores were merged by copying, `study.json` is that of one of them. The run directories are authoritative, so
+    a seed of any planned variant counts as planned for all variants.
     """
     plan = _read_plan(store, study)
     if plan is None:
@@ -84,7 +84,7 @@ def _read_plan(store: Store, study: str) -> dict[str, Any] | None:
         plan = None
     checksum = plan.pop(CHECKSUM, None) if isinstance(plan, dict) else None
     if why := why_not_plan(plan, study, checksum):
-        raise StoreError(f"{path} is not a study: {why}", hint=HINT)
+        raise StoreError(f"{path} is not the plan of a study: {why}", hint=HINT)
     document: dict[str, Any] = plan
     return document
 
@@ -98,28 +98,31 @@ _USUAL: Mapping[str, tuple[type, ...]] = {
 
 
 def why_not_plan(plan: Any, study: str, checksum: Any) -> str | None:
-    """Why a document is not the plan of this study. Unknown keys are fine: a newer version may have written them."""
+    """Return why a document is not the plan of this study, or None. Unknown keys of newer versions are accepted."""
     if type(plan) is not dict:
         return "it is not a JSON object"
     for name, kinds in _REQUIRED.items():
         if type(plan.get(name)) not in kinds:
-            return f"'{name}' is missing or of the wrong type"
+            return f"'{name}' is missing or has the wrong type"
     for name, kinds in _USUAL.items():
         if name in plan and type(plan[name]) not in kinds:
-            return f"'{name}' is of the wrong type"
+            return f"'{name}' has the wrong type"
     if plan["study"] != study:
-        return f"it is that of the study '{plan['study']}'"
+        return f"it belongs to the study '{plan['study']}'"
     if not all(type(seed) is int and 0 <= seed < 1 << 63 for seed in plan["seeds"]):
-        return "a seed is not a whole number from 0 up"
+        return "a seed is not an integer from 0 to 2^63 - 1"
     if not all(type(values) is dict for values in plan["variants"].values()):
-        return "a variant is not a set of options"
+        return "a variant is not a JSON object of options"
     if plan.get("direction") not in (None, "max", "min"):
         return "'direction' is neither max nor min"
-    return "it does not have its recorded checksum" if checksum not in (None, checksum_of(plan)) else None
+    return "it does not match its recorded checksum" if checksum not in (None, checksum_of(plan)) else None
 
 
 def without_checksum(content: bytes) -> bytes:
-    """A plan as others may change it, such as without local paths; one that has no checksum is taken as it is."""
+    """Return a plan without its checksum, so that it may be edited, for example to remove local paths.
+
+    A plan without a checksum is returned unchanged.
+    """
     plan = orjson.loads(content)
     if CHECKSUM not in plan:
         return content
@@ -128,13 +131,13 @@ def without_checksum(content: bytes) -> bytes:
 
 
 def refuse_changed_variants(specs: Iterable[RunSpec], changed: Iterable[Row]) -> None:
-    """A variant's name stands for one set of options: the same name with others is a conflict."""
+    """Raise CellConflict if a variant already has runs with different options under the same name."""
     wanted = {(spec.study, spec.variant): spec for spec in specs}
     problems: dict[tuple[str, str], str] = {}
     for row in changed:
         spec = wanted[row["study"], row["variant"]]
         message = (
-            f"variant '{spec.variant}' of study '{spec.study}' exists with other options: {differences(spec, row)}"
+            f"variant '{spec.variant}' of study '{spec.study}' exists with different options: {differences(spec, row)}"
         )
         problems.setdefault((spec.study, spec.variant), message)
     if problems:
@@ -144,7 +147,7 @@ def refuse_changed_variants(specs: Iterable[RunSpec], changed: Iterable[Row]) ->
 
 
 def differences(spec: RunSpec, row: Row) -> str:
-    """What changed, key by key; empty when nothing did."""
+    """Describe what changed, key by key; empty if nothing did."""
     before = _content(row["recipe"], row["identity"], row["data"])
     now = _content(spec.recipe, spec.identity, spec.data.get("sha256"))
     keys = sorted({*before, *now})

@@ -1,7 +1,7 @@
-"""All runs of a study at once, quick to read again: one file of columns for those that have ended.
+"""A cache of all ended runs of a study in one columnar file, for fast repeated reads.
 
-The run directories are the truth. A run is taken from the cache while its directory has the modification time, and
-its lines the size, that they had when it was put there; anything else is read anew. Deleting the cache loses nothing.
+The run directories are authoritative. A cached run is valid while the modification time of its directory and the size
+of its `metrics.jsonl` are unchanged; any other run is read again. The cache can be deleted without loss.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from fairtrial.record.store import Store
 SCHEMA = 2
 HEADER = b"fairtrial.runs"
 MOST_POINTS = 20_000_000
-"""Beyond this a copy of the series would take more room than it saves time."""
+"""Number of points above which the cache is not written, because its size would outweigh the time saved."""
 
 Stamp = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run with all its series."""
+    """A run with all of its series."""
 
     run: Run
     series: Series
 
 
 class _Kept(NamedTuple):
-    """A run in the cache: its metadata, and where the points of each metric stand."""
+    """A run in the cache: its stamp, its metadata, and the range of points of each metric."""
 
     stamp: Stamp
     metadata: RunMetadata
@@ -54,7 +54,7 @@ class _Kept(NamedTuple):
 
 
 def read_study(store: Store, study: str) -> list[Recorded]:
-    """Every run of a study, by name. One whose files are not what was recorded has the status `damaged`."""
+    """Return every run of a study, sorted by name. A run whose files are damaged has the status `damaged`."""
     kept, steps, values = _load(store.paths.series_cache(study))
     recorded_runs: dict[str, Recorded] = {}
     stamps: dict[str, Stamp] = {}
@@ -75,7 +75,7 @@ def read_study(store: Store, study: str) -> list[Recorded]:
 
 
 def record_of(paths: RunPaths, *, in_store: bool = True) -> Recorded | None:
-    """One run, read from its directory. A damaged one has no series: nothing of it may be believed."""
+    """Read one run from its directory. A damaged run has no series, because its values cannot be trusted."""
     run = load_run_or_damage(paths, in_store=in_store)
     return None if run is None else Recorded(*with_series(run))
 
@@ -92,10 +92,10 @@ _Columns = tuple[dict[str, _Kept], np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 def _load(path: Path) -> _Columns:
-    """What is in the cache; nothing where there is none, or a damaged one."""
+    """Read the cache. A missing or damaged cache is empty."""
     empty = np.empty(0, np.int64), np.empty(0, np.float64)
     try:
-        open_regular(path).close()  # pyarrow would wait for a pipe
+        open_regular(path).close()  # pyarrow would block on a named pipe
         table = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
         recorded_checksum, _, content = (table.schema.metadata or {})[HEADER].partition(b" ")
         columns = (table.column(place).combine_chunks() for place in (0, 1))
@@ -106,7 +106,7 @@ def _load(path: Path) -> _Columns:
         if header["schema"] != SCHEMA:
             return {}, *empty
         kept, runs = {}, header["runs"]
-        while runs:  # taken off the list, so that no run is in memory twice
+        while runs:  # popped, so that no run is in memory twice
             name, stamp, document, places = runs.pop()
             kept[name] = _Kept(tuple(stamp), RunMetadata.of(document), places)
         return kept, steps, values
@@ -115,7 +115,7 @@ def _load(path: Path) -> _Columns:
 
 
 def is_whole_copy(path: Path) -> bool:
-    """Whether the copy of a study's series can be used."""
+    """Return whether the cache file of a study can be read and contains runs."""
     return bool(_load(path)[0])
 
 
@@ -124,7 +124,7 @@ def _checksum(content: bytes, steps: Any, values: Any) -> bytes:
 
 
 def _save(path: Path, recorded_runs: Mapping[str, Recorded], stamps: Mapping[str, Stamp]) -> None:
-    """Best effort: a store that cannot be written can still be read."""
+    """Write the cache. Errors are ignored, because a read-only store can still be read."""
     runs, steps, values, at = [], [], [], 0
     for name, stamp in stamps.items():
         places = {}

@@ -1,8 +1,8 @@
-"""Tables of means: one row per arm with a mean, a measure of spread and the number of runs, as papers print them.
+"""Tables of means, as in papers: one row per arm with a mean, a measure of spread and the number of runs.
 
-Such a table is opened, limited and checked by `record/tables.py` like any other; this module only recognizes its
-columns and reads its cells. A table of runs is never taken for one: a column for the seed, the run or the step, or
-several rows per arm, mean that a row is a value of a run.
+`record/tables.py` opens such a table and checks its size, as for any other; this module recognizes its columns and
+reads its cells. A table of runs is never mistaken for one: a column for the seed, the run or the step, or several rows
+per arm, mean that each row is a value of a run.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ STATISTICS: Mapping[str, tuple[str, ...]] = {
     "ci": ("ci", "half_width", "ci_half_width"),
     "n": ("n", "runs", "seeds", "count", "n_runs", "n_seeds", "num_runs", "num_seeds"),
 }
-"""What a column holds, and the names that say so: alone, or behind the name of the metric (`accuracy_mean`)."""
+"""Statistic → column names that denote it, alone or after the name of the metric (`accuracy_mean`)."""
 _STATISTIC_OF = {name: statistic for statistic, names in STATISTICS.items() for name in names}
 _SEPARATORS = re.compile(r"[\s._/-]+")
 _OF_RUNS = ("seed", "run", "step", "value")
-"""Roles of columns that a table of means does not have."""
+"""Column roles that do not occur in a table of means."""
 MOST_ROWS = 20_000
 
 
 @dataclass(frozen=True)
 class SummaryTable:
-    """The rows of a table of means, with everything but their numbers read."""
+    """The rows of a table of means. Their numbers are not parsed yet."""
 
     label: str
     metric: str | None
-    """As the table calls it; None where it does not name it."""
+    """The name of the metric in the table, or None if the table does not name it."""
     rows: Sequence[SummaryRow]
     options: SummaryOptions
 
@@ -50,7 +50,7 @@ class SummaryTable:
         return list(dict.fromkeys(row.variant for row in self.rows))
 
     def arms(self, chosen: Sequence[str]) -> list[PrintedArm]:
-        """The numbers of the chosen variants, or every problem with their cells."""
+        """Parse the numbers of the chosen variants. Raises a UserError with the problems of their cells."""
         problems: list[str] = []
         rows = [row for row in self.rows if row.variant in chosen]
         printed_arms = [row.read(self.options, problems) for row in rows]
@@ -62,7 +62,7 @@ class SummaryTable:
         return [arm for arm in printed_arms if arm is not None]
 
     def _refuse_idle_options(self, rows: Sequence[SummaryRow]) -> None:
-        """An option that no cell needs would be believed to have had an effect."""
+        """Refuse options that have no effect, so that the user does not rely on them."""
         options = self.options
         uses_interval = any(row.shows_interval(options) for row in rows)
         idle = {
@@ -77,12 +77,12 @@ class SummaryTable:
         }
         problems = [f"{self.label} {why[flag]}, so {flag} has no effect" for flag, is_idle in idle.items() if is_idle]
         if problems:
-            raise UserError(problems[0], problems=problems[1:], hint="Leave it out.")
+            raise UserError(problems[0], problems=problems[1:], hint="Remove the option.")
 
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One arm (on one task) with its cells by statistic: None where the table has no such column."""
+    """One arm (on one task) with its cells by statistic."""
 
     variant: str
     task: str | None
@@ -108,7 +108,7 @@ class SummaryRow:
         return behind or not (self.lacks("ci") and (self.lacks("low") or self.lacks("high")))
 
     def read(self, options: SummaryOptions, problems: list[str]) -> PrintedArm | None:
-        """The numbers of the row; what is wrong with them is added to the problems."""
+        """Parse the numbers of the row. Add their errors to `problems`, and return None if there are any."""
         before = len(problems)
         cells, names = self._split(options, problems)
         known = {
@@ -130,7 +130,7 @@ class SummaryRow:
         )
 
     def _split(self, options: SummaryOptions, problems: list[str]) -> tuple[dict[str, Any], dict[str, str]]:
-        """The cells with `0.871 ± 0.012` taken apart."""
+        """Return the cells and their column names, with `0.871 ± 0.012` split into mean and spread."""
         cells, names = dict(self.cells), dict(self.names)
         sides = plus_minus_in(cells["mean"])
         if sides is None:
@@ -138,11 +138,11 @@ class SummaryRow:
         cells["mean"] = sides[0]
         kind = options.plus_minus
         if kind is None:
-            problems.append(f"{self.place}: {names['mean']} is {self.cells['mean']!r}, and nothing says what ± is")
+            problems.append(f"{self.place}: {names['mean']} is {self.cells['mean']!r}, but the meaning of ± is unknown")
         elif not is_missing(cells.get(kind)):
-            problems.append(f"{self.place}: both {names['mean']} and {names[kind]} give the {kind}")
+            problems.append(f"{self.place}: both {names['mean']} and {names[kind]} contain the {kind}")
         else:
-            cells[kind], names[kind] = sides[1], f"what follows ± in {names['mean']}"
+            cells[kind], names[kind] = sides[1], f"the number after ± in {names['mean']}"
         return cells, names
 
     def _number(self, statistic: str, cell: Any, name: str, problems: list[str]) -> Printed | None:
@@ -159,27 +159,27 @@ class SummaryRow:
         low, high = known.get("low"), known.get("high")
         if (low is None) != (high is None):
             there, absent = ("low", "high") if high is None else ("high", "low")
-            problems.append(f"{self.place}: {names[there]} is there, but the other limit, {absent}, is not")
+            problems.append(f"{self.place}: {names[there]} is given, but the other limit, {absent}, is missing")
         elif low is not None and high is not None and low.exact > high.exact:
             problems.append(f"{self.place}: {names['low']} {low} is above {names['high']} {high}")
         elif not known.keys() & {"sd", "se", "ci", "low"}:
-            problems.append(f"{self.place}: there is no spread for {self.variant}: sd, se or interval")
+            problems.append(f"{self.place}: {self.variant} has no spread: sd, se or interval")
 
     def _count(self, options: SummaryOptions, problems: list[str]) -> int | None:
-        """The number of runs: from the row, or from --n."""
+        """Return the number of runs, from the row or from --n."""
         cell = self.cells.get("n")
         if is_missing(cell):
             if options.n is None:
-                problems.append(f"{self.place}: nothing says how many runs the mean of {self.variant} rests on")
+                problems.append(f"{self.place}: the number of runs behind the mean of {self.variant} is missing")
             return options.n
         number, name = printed_in(cell), self.names["n"]
         if number is None:
             problems.append(f"{self.place}: {name} {_why_unusable(cell)}")
         elif number.exact.denominator != 1:
-            problems.append(f"{self.place}: {name} is {number}, not a whole number of runs")
+            problems.append(f"{self.place}: {name} is {number}, but the number of runs must be an integer")
         elif not 2 <= number.exact <= MOST_RUNS_PER_ARM:
             least = number.exact < 2
-            why = "a spread needs at least 2 runs" if least else f"at most {MOST_RUNS_PER_ARM:,} can be judged"
+            why = "a spread needs at least 2 runs" if least else f"at most {MOST_RUNS_PER_ARM:,} are supported"
             problems.append(f"{self.place}: {name} is {number}; {why}")
         return None if number is None else int(number.exact)
 
@@ -189,35 +189,35 @@ def _why_unusable(cell: Any) -> str:
     if number is None:
         return why_no_number(cell)
     if math.isfinite(number) or str(cell).strip().lower().lstrip("+-") not in ("nan", "inf", "infinity"):
-        return "is too large or too small to compute with; give it in another unit"
+        return "is too large or too small to compute with; use another unit"
     return f"is {str(cell).strip()}, not a finite number"
 
 
 def _hint(rows: Sequence[SummaryRow], options: SummaryOptions) -> str | None:
-    """The option that would say what the table leaves open, if it is one."""
+    """Return a hint about the options that supply missing information, or None."""
     hints = []
     if options.plus_minus is None and any(row.has_plus_minus for row in rows):
         hints.append(
-            "Say what ± is: --plus-minus sd (standard deviation over runs), se (standard error) or ci (half-width of "
-            "an interval)."
+            "Specify the meaning of ± with --plus-minus: sd (standard deviation over runs), se (standard error) or ci "
+            "(half-width of an interval)."
         )
     if options.n is None and any(row.lacks("n") for row in rows):
-        hints.append("Give the number of runs per arm with --n.")
+        hints.append("Pass the number of runs per arm with --n.")
     return " ".join(hints) or None
 
 
-# Recognizing such a table
+# Recognition of tables of means
 
 
 def read_summary_table(table: Table, metrics: Sequence[str], options: SummaryOptions) -> SummaryTable | None:
-    """The table as one of means; None where its rows are runs. Options for tables of means refuse the latter."""
+    """Return a table of means, or None if the rows are runs. Raises a UserError if options require a table of means."""
     given = options.given()
     columns = _columns_by_metric(table)
     if not columns:
         if given:
             raise UserError(
-                f"{given[0]} is for a table with one mean per arm; {table.label} {_why_not(table)}",
-                hint="Such a table has columns variant, mean, sd (or se, ci, low and high) and n.",
+                f"{given[0]} requires a table with one mean per arm, but {table.label} {_why_not(table)}",
+                hint="Such a table has the columns variant, mean, sd (or se, ci, low and high) and n.",
             )
         return None
     metric = _chosen(table, columns, metrics)
@@ -231,7 +231,7 @@ def read_summary_table(table: Table, metrics: Sequence[str], options: SummaryOpt
     for row in _rows(table, columns[metric]):
         known = first.setdefault((seed_text(row.variant), row.task, row.metric), row)
         if known is not row:
-            if rows_may_be_runs:  # several rows per arm, and nothing else that makes it a table of means
+            if rows_may_be_runs:  # several rows per arm, and nothing else indicates a table of means
                 return None
             problems.append(f"{known.place} and {row.place.rpartition(', ')[2]} are both rows of {row.name}")
         rows.append(row)
@@ -245,34 +245,34 @@ def read_summary_table(table: Table, metrics: Sequence[str], options: SummaryOpt
 def _refuse_unusable(
     table: Table, rows: Sequence[SummaryRow], columns: Mapping[str, str], problems: Sequence[str]
 ) -> None:
-    """What keeps the rows of a table of means from being arms, in the order in which a person would mend it."""
+    """Raise a UserError if the rows cannot be used as arms, starting with the problem to fix first."""
     if table.columns["variant"] is None:
         free = [name for name in table.text_columns() if name not in columns.values()]
         guess = f", such as {free[0]}" if free else ""
         raise UserError(
-            f"{table.label} has no column that names the variant, so there is nothing to compare",
-            hint=f"Name the column that holds it{guess}, with --variant-column.",
+            f"{table.label} has no column for the variant, so there is nothing to compare",
+            hint=f"Specify this column{guess}, with --variant-column.",
         )
     if problems:
         raise UserError(
             problems[0],
             problems=problems[1:],
-            hint="A table of means has one row per variant and task: name the column that tells them apart with "
-            "--task-column. If its rows are runs, name the column of the metric with --metric.",
+            hint="A table of means has one row per variant and task. Specify the column of the task with "
+            "--task-column. If the rows are runs, specify the column of the metric with --metric.",
         )
     if not rows:
-        raise UserError(f"{table.label} has no row with a mean", hint="It needs a line per variant.")
+        raise UserError(f"{table.label} has no row with a mean", hint="It needs one line per variant.")
     nameless = next((row for row in rows if not row.variant), None)
     if nameless is not None:
         raise UserError(f"{nameless.place}: {table.columns['variant']} is empty")
     variants = len({row.variant for row in rows})
     if len(rows) > MOST_ROWS or variants > MOST_VARIANTS:
         limit = f"{MOST_VARIANTS} variants and {MOST_ROWS:,} rows"
-        raise UserError(f"{table.label} has more than {limit}", hint="Leave out rows that are not needed.")
+        raise UserError(f"{table.label} has more than {limit}", hint="Remove rows that are not needed.")
 
 
 def _columns_by_metric(table: Table) -> dict[str, dict[str, str]]:
-    """Metric ("" where the columns do not name it) → statistic → its column; only metrics with a mean and a spread."""
+    """Return metric → statistic → column, for metrics with a mean and a spread; "" is an unnamed metric."""
     if any(table.columns[role] is not None for role in _OF_RUNS):
         return {}
     taken = {name for name in table.columns.values() if name}
@@ -288,7 +288,7 @@ def _columns_by_metric(table: Table) -> dict[str, dict[str, str]]:
             continue
         known = by_metric.setdefault(metric, {})
         if statistic in known:
-            problems.append(f"{table.label}: both '{known[statistic]}' and '{name}' may hold the {statistic}")
+            problems.append(f"{table.label}: both '{known[statistic]}' and '{name}' may be the {statistic}")
         known[statistic] = name
     shared = {"n": by_metric[""]["n"]} if "n" in by_metric.get("", {}) else {}
     whole = {
@@ -302,7 +302,7 @@ def _columns_by_metric(table: Table) -> dict[str, dict[str, str]]:
 
 
 def _parsed(name: str) -> tuple[str, str | None]:
-    """`accuracy_mean` → accuracy, mean; `sd` → no metric, sd; anything else → itself, nothing."""
+    """Split a column name: `accuracy_mean` → accuracy, mean; `sd` → no metric, sd; any other → name, no statistic."""
     parts = list(_SEPARATORS.finditer(name))
     for cut in (None, *parts):
         words = name if cut is None else name[cut.end() :]
@@ -313,7 +313,7 @@ def _parsed(name: str) -> tuple[str, str | None]:
 
 
 def _is_plus_minus(table: Table, name: str) -> bool:
-    """Whether the first cell of a column that is not empty is of the form `0.871 ± 0.012`."""
+    """Return whether the first non-empty cell of a column has the form `0.871 ± 0.012`."""
     if name not in table.text_columns():
         return False
     cells = (cell for file in table.files if name in file.names for _, [cell] in file.rows([name]))
@@ -328,7 +328,7 @@ def _why_not(table: Table) -> str:
 
 
 def _chosen(table: Table, columns: Mapping[str, Mapping[str, str]], metrics: Sequence[str]) -> str | None:
-    """Whose columns are meant. None: the person names another column, so the rows are runs."""
+    """Return the chosen metric, or None if the user names another column, which means that the rows are runs."""
     if not metrics:
         return next(iter(columns)) if len(columns) == 1 else _refuse_several(table, [*filter(None, columns)])
     wanted = metrics[0]
@@ -351,7 +351,7 @@ def _refuse_several(table: Table, metrics: Sequence[str]) -> NoReturn:
 def _of_one_metric(
     table: Table, rows: Sequence[SummaryRow], metrics: Sequence[str]
 ) -> tuple[list[SummaryRow], str | None]:
-    """The rows of the metric that is meant, where a column names it; and that name."""
+    """Return the rows of the chosen metric and its name, if a column names the metric."""
     if table.columns["metric"] is None:
         return list(rows), None
     named = list(dict.fromkeys(row.metric for row in rows))

@@ -1,10 +1,10 @@
-"""Results from elsewhere: CSV, JSONL or JSON files with a row per value become traces.
+"""Reading of results from other programs: CSV, JSONL or JSON files with one row per value become traces.
 
-A file is long (columns `metric` and `value`) or wide (a column per metric); both are understood. What a file does
-not say stays unknown: without a seed column runs cannot be paired, without a step column a run has one value.
+A file may be long (columns `metric` and `value`) or wide (one column per metric). Missing information stays unknown:
+without a seed column runs cannot be paired, and without a step column a run has one value.
 
-A table may be anyone's, so it is read in two passes that keep no rows: the first finds the columns and what they
-hold, the second takes the values that were asked for. Its size is limited before anything of it is parsed.
+Tables are untrusted, so they are read in two passes that keep no rows: the first finds the columns and their types, the
+second reads the requested values. Size limits are checked before parsing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fairtrial.core.untrusted import parse_json, parse_json_line, read_file
 
 MOST_BYTES = 256 << 20
 MOST_ARRAY_BYTES = 32 << 20
-"""A JSON array is one document, which has to be parsed as a whole; lines are parsed one by one."""
+"""Size limit of a JSON array, which must be parsed as a whole; JSON lines are parsed one by one."""
 LONGEST_LINE_BYTES = 8 << 20
 MOST_LINES = 1_000_000
 MOST_COLUMNS = 5_000
@@ -61,34 +61,34 @@ STATUS_WORDS: Mapping[Status, tuple[str, ...]] = {
                          "timed_out", "pruned"),
     Status.RUNNING: ("running", "pending", "queued", "scheduled", "waiting", "preempting"),
 }  # fmt: skip
-"""How W&B, MLflow, Optuna, Slurm and people say how a run ended. `terminated` is not here: Ray says it of runs that
-finished, others of runs that were killed."""
+"""Status words of W&B, MLflow, Optuna, Slurm and users. `terminated` is omitted: Ray uses it for runs that finished,
+other programs for runs that were killed."""
 _STATUSES = {word: status for status, words in STATUS_WORDS.items() for word in words}
 
 _SIGNATURES = (
-    (b"PAR1", "a Parquet file"), (b"PK\x03\x04", "a ZIP archive, such as a spreadsheet of Excel or an .npz file"),
+    (b"PAR1", "a Parquet file"), (b"PK\x03\x04", "a ZIP archive, such as an Excel spreadsheet or an .npz file"),
     (b"\x1f\x8b", "a gzip archive"), (b"\x28\xb5\x2f\xfd", "a Zstandard archive"), (b"BZh", "a bzip2 archive"),
     (b"\xfd7zXZ", "an xz archive"), (b"\x89HDF", "an HDF5 file"), (b"SQLite format 3", "an SQLite database"),
-    (b"\x93NUMPY", "a NumPy array"), (b"ARROW1", "an Arrow file"), (b"\xd0\xcf\x11\xe0", "an old spreadsheet of Excel"),
+    (b"\x93NUMPY", "a NumPy array"), (b"ARROW1", "an Arrow file"), (b"\xd0\xcf\x11\xe0", "an old Excel spreadsheet"),
 )  # fmt: skip
 
 
 @dataclass
 class _Scan:
-    """What the first pass over a file found."""
+    """The result of the first pass over a file."""
 
     rows: int = 0
     numeric: dict[str, bool] = field(default_factory=dict)
-    """Columns that hold a number somewhere → whether they merely count the rows."""
+    """Column with at least one number → whether it only counts the rows."""
     examples: dict[str, str] = field(default_factory=dict)
-    """Column without numbers → its first cell that is not empty, as a sentence."""
+    """Column without numbers → a sentence about its first non-empty cell."""
     metrics: dict[str, None] = field(default_factory=dict)
-    """Of a long file: the metrics that it names."""
+    """The names of the metrics in a long file."""
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """One file of a table: its content, its columns and how to go through its rows."""
+    """One file of a table: its content, its columns and an iterator over its rows."""
 
     path: Path
     content: bytes
@@ -96,7 +96,7 @@ class TableFile:
     columns: Mapping[str, str | None]
     delimiter: str = ","
     listed: Sequence[Mapping[str, Any]] | None = None
-    """The rows of a JSON array, which are at hand already."""
+    """The rows of a JSON array, already parsed."""
 
     @property
     def label(self) -> str:
@@ -108,11 +108,11 @@ class TableFile:
 
     @property
     def is_text(self) -> bool:
-        """Whether every cell is text, so that equal cells are the same cell: in JSON, 1 and true are equal."""
+        """Whether every cell is text, so that cells can be compared with `==`. Parsed JSON has 1 == True."""
         return not self.is_json
 
     def rows(self, wanted: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:
-        """The line of each row, counted from 1, and its cells in the order of the wanted columns."""
+        """Yield the 1-based line number of each row and its cells in the order of the wanted columns."""
         if self.listed is not None:
             for number, row in enumerate(self.listed, 1):
                 yield number, [row.get(name) for name in wanted]
@@ -132,13 +132,13 @@ class TableFile:
 
 
 def _csv_rows(content: bytes, delimiter: str, label: str, *, header: bool = False) -> Iterator[tuple[int, list[Any]]]:
-    """Rows below the header, or it alone. A row with more cells would shift its columns, so it is refused."""
+    """Yield the rows below the header, or only the header. A row with more cells than the header is refused."""
     width = 0
     with io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="") as text:
         try:
             for cells, is_whole, line in csv_records(text, delimiter):
                 if not is_whole:
-                    raise UserError(f"{label}: a quoted cell does not end", hint="Check the double quotes.")
+                    raise UserError(f"{label}: a quoted cell is not closed", hint="Check the double quotes.")
                 if not cells:
                     continue
                 if header:
@@ -148,15 +148,15 @@ def _csv_rows(content: bytes, delimiter: str, label: str, *, header: bool = Fals
                     width = len(cells)
                     continue
                 if len(cells) > width and any(cells[width:]):
-                    message = f"{label}, line {line} has {len(cells)} cells, its header has {width}"
-                    raise UserError(message, hint="Put cells that hold the separator in double quotes.")
+                    message = f"{label}, line {line} has {len(cells)} cells, but the header has {width}"
+                    raise UserError(message, hint="Put cells that contain the separator in double quotes.")
                 yield line, cells
         except csv.Error as error:
             raise UserError(f"{label} is not a CSV file: {error}", hint="Check the double quotes.") from None
 
 
 def _json_rows(content: bytes, label: str, *, checked: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file of JSON lines. Once they are known to have no key twice, a faster parser will do."""
+    """Yield the objects of a JSONL file. With `checked`, duplicate keys were already ruled out: use a faster parser."""
     start, number = 0, 0
     while start < len(content):
         end = content.find(b"\n", start)
@@ -164,7 +164,7 @@ def _json_rows(content: bytes, label: str, *, checked: bool = True) -> Iterator[
         number += 1
         if end - start > LONGEST_LINE_BYTES:
             message = f"{label}, line {number} is longer than {LONGEST_LINE_BYTES >> 20} MB"
-            raise UserError(message, hint="A file of JSON lines has one small object per line.")
+            raise UserError(message, hint="A JSONL file must have one small object per line.")
         line = content[start:end].strip()
         start = end + 1
         if line:
@@ -184,7 +184,7 @@ def _plain(line: bytes) -> Any:
 
 
 class _Problems:
-    """What is wrong with the cells of a table: a few sentences at once, then no more."""
+    """Collects problems with the cells of a table, and raises an error after MOST_PROBLEMS of them."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
@@ -205,7 +205,7 @@ RunKey = tuple[str, str, str, str]
 
 @dataclass
 class _RunRows:
-    """One run as it is put together from its rows."""
+    """One run, assembled from its rows."""
 
     status: tuple[Status, str | None] = (Status.COMPLETED, None)
     points: dict[str, tuple[TableFile, array[float], array[float]]] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class _RunRows:
 
 @dataclass(frozen=True)
 class Table:
-    """The files of a table with their columns; knows which metrics they have."""
+    """The files of a table with their columns and metrics."""
 
     files: Sequence[TableFile]
     scans: Sequence[_Scan]
@@ -240,25 +240,25 @@ class Table:
         return self.columns["metric"] is not None and self.columns["value"] is not None
 
     def metrics(self) -> list[str]:
-        """What may be judged: the metrics of a long file, the columns of numbers of a wide one."""
+        """Return the metrics: those named in a long file, or the numeric columns of a wide one."""
         if self.is_long:
             return list(dict.fromkeys(name for scan in self.scans for name in scan.metrics))
         counting = {name for name in self.scans[0].numeric if all(scan.numeric.get(name) for scan in self.scans)}
         return [name for name in self._numeric() if name not in counting]
 
     def known(self, metric: str) -> bool:
-        """Whether a person may ask for it by name, also where it does not look like a metric."""
+        """Return whether the user may choose this metric by name, even if it does not look like a metric."""
         if self.is_long:
             return metric in self.metrics()
         taken = self._taken()
         return bool(metric) and any(metric in file.names for file in self.files) and metric not in taken
 
     def why_none(self) -> str | None:
-        """Where no column holds numbers: what the first one that could be meant holds instead."""
+        """If no column contains numbers, describe the content of the first candidate."""
         return next((message for scan in self.scans for message in scan.examples.values()), None)
 
     def text_columns(self) -> list[str]:
-        """Columns without numbers that have no role: what may tell variants or runs apart."""
+        """Return non-numeric columns without a role, which may identify variants or runs."""
         return [name for name in self.scans[0].examples if name not in self._taken()]
 
     def _numeric(self) -> list[str]:
@@ -268,7 +268,7 @@ class Table:
         return {name for file in self.files for role, name in file.columns.items() if name and role != "value"}
 
     def traces(self, metrics: Sequence[str]) -> list[Trace]:
-        """One trace per run. Cells that cannot be read are named with their line; an empty one is NaN."""
+        """Return one trace per run. An empty cell is NaN. Raises a UserError with the lines of unreadable cells."""
         import numpy as np
 
         if not self.is_long:
@@ -305,18 +305,18 @@ class Table:
         first: dict[str, str] = {}
         for variant in sorted(variants):
             if first.setdefault(seed_text(variant), variant) != variant:
-                message = f"{self.label} spells one variant as '{first[seed_text(variant)]}' and as '{variant}'"
-                raise UserError(message, hint="Write it in one way.")
+                message = f"{self.label} spells the same variant as '{first[seed_text(variant)]}' and as '{variant}'"
+                raise UserError(message, hint="Use one spelling.")
         if len(variants) > MOST_VARIANTS:
             raise UserError(
-                f"{self.label} has {len(variants):,} variants, at most {MOST_VARIANTS} can be compared",
-                hint="Name the column that holds the variant with --variant-column.",
+                f"{self.label} has {len(variants):,} variants; at most {MOST_VARIANTS} can be compared",
+                hint="Specify the column of the variant with --variant-column.",
             )
 
 
 @dataclass
 class _Reader:
-    """The second pass over one file: puts the values of its rows into the runs that they belong to."""
+    """The second pass over one file, which adds the values of its rows to their runs."""
 
     table: Table
     file: TableFile
@@ -324,9 +324,9 @@ class _Reader:
     runs: dict[RunKey, _RunRows]
     problems: _Problems
     prefix: str
-    """Tells rows without a name apart where several files have a row of that line."""
+    """Distinguishes unnamed rows with the same line number in several files."""
     attempts: dict[tuple[str, ...], str] = field(default_factory=dict)
-    """The attempt that came first for a variant, task and seed."""
+    """The first attempt of each variant, task and seed."""
 
     def read(self) -> None:
         columns = self.file.columns
@@ -354,7 +354,7 @@ class _Reader:
                 self._read_row(run, key, row, zip(values, cells[first:], strict=True), line)
 
     def _run(self, row: Mapping[str, Any], line: int, *, nameless: bool) -> tuple[RunKey, _RunRows | None]:
-        """The run that a row belongs to; None where it is another attempt at one, which is not another seed."""
+        """Return the run of a row, or None for a further attempt at a run, which does not count as another seed."""
         own = f"{self.prefix}line {line}" if nameless else self._id(row, "run", line, id_text)
         key = (
             self._id(row, "variant", line, _stripped),
@@ -389,7 +389,7 @@ class _Reader:
 
     def _id(self, row: Mapping[str, Any], role: str, line: int, spelled: Any) -> str:
         value = row.get(role)
-        if value is None or value != value:  # NaN, which Python writes into JSON
+        if value is None or value != value:  # NaN, which Python's json module writes
             return ""
         why = refuse_shape(value, bools=role == "variant")
         if why is not None:
@@ -403,7 +403,7 @@ class _Reader:
         if status is None:
             self.problems.add(
                 f"{self.file.place(line)}: {self.file.columns['status']} is {text[:40]!r}, which is not a known status"
-                f" ({known_statuses()}); --status-column none leaves the column out"
+                f" ({known_statuses()}); pass --status-column none to ignore the column"
             )
             return None
         return status, None if status is Status.COMPLETED else text
@@ -412,7 +412,7 @@ class _Reader:
         column = self.file.columns["step"] or ""
         step = self._number(cell, column, line)
         if not math.isfinite(step) and (is_missing(cell) or number_in(cell) is not None):
-            message = f"{self.file.place(line)}: {column} is empty or not finite; every value needs its step"
+            message = f"{self.file.place(line)}: {column} is empty or not finite; every value needs a step"
             self.problems.add(message)
         return step
 
@@ -443,28 +443,29 @@ class _Reader:
     def _refuse_two_files(self, key: RunKey, first: TableFile) -> None:
         raise UserError(
             f"{first.label} and {self.file.label} both have values of {self._run_text(key) or 'one run'}",
-            hint="Name the column that tells the runs apart with --run-column, or leave one of the files out.",
+            hint="Specify the column that identifies the run with --run-column, or omit one of the files.",
         )
 
     def _refuse_second_value(self, key: RunKey) -> None:
-        """Rows that nothing tells apart are not one run: which column does is for the person to say."""
+        """Refuse rows that no column distinguishes. They are not one run, so the user must name the column."""
         free = self.table.text_columns()
         guess = f", such as {free[0]}" if free else ""
         options = ["--task-column", "--step-column", "--run-column"]
         missing = self.file.columns["variant"] is None
         raise UserError(
             f"{self.file.label} has more than one value for {self._run_text(key) or 'a run'}"
-            + (" and no column that names the variant" if missing else ""),
-            hint=f"Name the column that holds the variant{guess}: --variant-column."
+            + (" and no column for the variant" if missing else ""),
+            hint=f"Specify the column of the variant{guess}, with --variant-column."
             if missing
-            else f"Name the column that tells them apart{guess}: {', '.join(options[:-1])} or {options[-1]}.",
+            else f"Specify the column that distinguishes them{guess}, with {', '.join(options[:-1])} or {options[-1]}.",
         )
 
     def _refuse_too_many(self) -> None:
         if len(self.runs) > MOST_RUNS:
             raise UserError(
                 f"{self.table.label} has more than {MOST_RUNS:,} runs",
-                hint="Without a run, seed or step column every row is a run: name it, as with --seed-column.",
+                hint="Without a run, seed or step column every row is a run. Specify one, for example with "
+                "--seed-column.",
             )
 
 
@@ -473,7 +474,7 @@ def _stripped(value: Any) -> str:
 
 
 def known_statuses() -> str:
-    """The words for how a run ended, as one line."""
+    """Return the known status words as one line."""
     return "; ".join(f"{status}: {', '.join(words)}" for status, words in STATUS_WORDS.items())
 
 
@@ -488,7 +489,7 @@ def _trace(key: RunKey, status: tuple[Status, str | None], curves: Mapping[str, 
 
 
 def read_table(paths: Path | Sequence[Path], columns: Columns) -> Table:
-    """The rows of one or more CSV, TSV, JSONL or JSON files together, or one sentence on why they cannot be read."""
+    """Open one or more CSV, TSV, JSONL or JSON files as one table. Raises a UserError if they cannot be read."""
     given = [paths] if isinstance(paths, Path) else list(paths)
     _refuse_same_file(given)
     files: list[TableFile] = []
@@ -505,11 +506,11 @@ def _refuse_same_file(paths: Sequence[Path]) -> None:
     seen: dict[Path, Path] = {}
     for path in paths:
         if seen.setdefault(path.resolve(), path) is not path:
-            raise UserError(f"{path} was given twice", hint="The same rows twice are not more runs.")
+            raise UserError(f"{path} was given twice", hint="Pass each file once.")
 
 
 def _refuse_other_roles(files: Sequence[TableFile]) -> None:
-    """Files that belong together say the same about a row; one without seeds beside one with them does not."""
+    """Refuse files with different roles, for example one with a seed column and one without."""
     first = files[0]
     problems = []
     for file in files[1:]:
@@ -517,16 +518,16 @@ def _refuse_other_roles(files: Sequence[TableFile]) -> None:
             if (name is None) != (first.columns[role] is None) and role != "status":
                 having, lacking = (first, file) if name is None else (file, first)
                 problems.append(
-                    f"{having.label} has a column for the {role}, '{having.columns[role]}', {lacking.label} has none"
+                    f"{having.label} has a column for the {role}, '{having.columns[role]}'; {lacking.label} has none"
                 )
     if problems:
         raise UserError(
-            problems[0], problems=problems[1:MOST_PROBLEMS], hint="Give the files the same columns, or name them."
+            problems[0], problems=problems[1:MOST_PROBLEMS], hint="Use the same columns in all files, or specify them."
         )
 
 
 def _with_state(file: TableFile, columns: Columns) -> TableFile:
-    """W&B calls the status `State`. A column of that name may hold anything, so one of its cells must be a status."""
+    """Use a column `State`, as in W&B, as the status column if at least one of its cells is a known status."""
     states = [name for name in file.names if name.lower() == "state" and name not in file.columns.values()]
     if columns.status is not None or not states:
         return file
@@ -546,7 +547,7 @@ def _status_of(text: str) -> Status | None:
 
 
 def read_csv_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a small CSV file by their columns, with the same rules and limits."""
+    """Read the rows of a small CSV file as dictionaries, with the same rules and limits as tables."""
     file = _open(path, Columns(status=IGNORE), MOST_BYTES, roles=False)
     named = [name for name in file.names if name]
     return [dict(zip(named, cells, strict=True)) for _, cells in file.rows(named)]
@@ -554,7 +555,7 @@ def read_csv_rows(path: Path) -> list[dict[str, Any]]:
 
 def _open(path: Path, columns: Columns, most: int, *, roles: bool = True) -> TableFile:
     try:
-        content = read_file(path, most=most, hint="Leave out columns and rows that are not needed.")
+        content = read_file(path, most=most, hint="Remove columns and rows that are not needed.")
     except FileNotFoundError:
         raise UserError(f"no file {path}") from None
     _refuse_binary(path, content)
@@ -571,27 +572,27 @@ def _open(path: Path, columns: Columns, most: int, *, roles: bool = True) -> Tab
             raise UserError(f"{path.name} has more than {MOST_CELLS:,} cells")
         names = header_names(_header(path, content, delimiter), path.name)
     if not any(names):
-        raise UserError(f"{path} has no rows", hint="It needs a header and a line per value.")
+        raise UserError(f"{path} has no rows", hint="It needs a header and one line per value.")
     if len(names) > MOST_COLUMNS:
-        raise UserError(f"{path.name} has more than {MOST_COLUMNS:,} columns", hint="Leave out those not needed.")
+        raise UserError(f"{path.name} has more than {MOST_COLUMNS:,} columns", hint="Remove those not needed.")
     by_role = columns.found_in(names, path.name) if roles else {}
     return TableFile(path, content, names, by_role, delimiter, listed)
 
 
 def _refuse_binary(path: Path, content: bytes) -> None:
-    hint = "Export it as CSV or JSON lines, in UTF-8."
+    hint = "Export it as CSV or JSONL, in UTF-8."
     kind = next((kind for mark, kind in _SIGNATURES if content.startswith(mark)), None)
     if kind is not None:
         raise UserError(f"{path} is {kind}, not a CSV or JSONL file", hint=hint)
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise UserError(f"{path} is text in UTF-16", hint="Save it as UTF-8.")
+        raise UserError(f"{path} is encoded in UTF-16", hint="Save it as UTF-8.")
     if b"\0" in content:
         raise UserError(f"{path} is a binary file, not a CSV or JSONL file", hint=hint)
     try:
         content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        message = f"{path} is not text in UTF-8: byte 0x{content[error.start]:02x} in line {line}"
+        message = f"{path} is not valid UTF-8: byte 0x{content[error.start]:02x} in line {line}"
         raise UserError(message, hint="Save it as UTF-8.") from None
 
 
@@ -599,7 +600,7 @@ def _refuse_too_long(path: Path, content: bytes) -> None:
     if max(content.count(b"\n"), content.count(b"\r")) > MOST_LINES:
         raise UserError(
             f"{path.name} has more than {MOST_LINES:,} lines",
-            hint="Keep every tenth step, or the metric that you need.",
+            hint="Keep only every tenth step, or only the metric that you need.",
         )
 
 
@@ -615,7 +616,7 @@ def _delimiter(content: bytes) -> str:
 
 def _header(path: Path, content: bytes, delimiter: str) -> list[Any]:
     if _first_line(content).count(delimiter.encode()) > MOST_COLUMNS:
-        raise UserError(f"{path.name} has more than {MOST_COLUMNS:,} columns", hint="Leave out those not needed.")
+        raise UserError(f"{path.name} has more than {MOST_COLUMNS:,} columns", hint="Remove those not needed.")
     _, cells = next(_csv_rows(content, delimiter, path.name, header=True), (0, []))
     return cells
 
@@ -623,7 +624,7 @@ def _header(path: Path, content: bytes, delimiter: str) -> list[Any]:
 def _array(path: Path, content: bytes) -> list[dict[str, Any]]:
     if len(content) > MOST_ARRAY_BYTES:
         message = f"{path.name} is a JSON array of more than {MOST_ARRAY_BYTES >> 20} MB"
-        raise UserError(message, hint="Write an object per line (.jsonl) instead.")
+        raise UserError(message, hint="Write one object per line (.jsonl) instead.")
     if content.count(b",") > MOST_CELLS or content.count(b"{") > MOST_LINES:
         raise UserError(f"{path.name} has more than {MOST_LINES:,} rows or {MOST_CELLS:,} cells")
     rows = parse_json(content, where=path.name, hint=None, error=UserError)
@@ -634,7 +635,7 @@ def _array(path: Path, content: bytes) -> list[dict[str, Any]]:
 
 
 def _json_names(path: Path, content: bytes, listed: Sequence[Mapping[str, Any]] | None) -> list[str]:
-    """The keys of all rows, in the order in which they come. Spaces around a key would make two columns of one name."""
+    """Return the keys of all rows in order of appearance. Refuse keys that differ only by surrounding spaces."""
     names: dict[str, None] = {}
     rows = enumerate(listed, 1) if listed is not None else _json_rows(content, path.name, checked=False)
     for _, row in rows:
@@ -645,12 +646,12 @@ def _json_names(path: Path, content: bytes, listed: Sequence[Mapping[str, Any]] 
     spaced = [name for name in names if name != name.strip() and name.strip() in names]
     if spaced:
         message = f"{path.name} has the keys '{spaced[0].strip()}' and '{spaced[0]}', which differ only by spaces"
-        raise UserError(message, hint="Rename one: nothing says which of them counts.")
+        raise UserError(message, hint="Rename or remove one of them.")
     return list(names)
 
 
 def _scan(file: TableFile) -> _Scan:
-    """The first pass: which columns hold numbers, which metrics are named."""
+    """Run the first pass, which finds numeric columns and the names of metrics."""
     scan = _Scan()
     columns = file.columns
     if columns["metric"] is not None and columns["value"] is not None:
@@ -665,7 +666,7 @@ def _scan(file: TableFile) -> _Scan:
         names = [name for name in file.names if name not in taken and not is_index(name)]
         _scan_numbers(file, names, scan)
     if not scan.rows:
-        raise UserError(f"{file.path} has no rows", hint="It needs a header and a line per value.")
+        raise UserError(f"{file.path} has no rows", hint="It needs a header and one line per value.")
     return scan
 
 
@@ -694,7 +695,7 @@ def _scan_numbers(file: TableFile, names: list[str], scan: _Scan) -> None:
 
 
 class TableReader(Reader):
-    """Tables as people and programs write them. It takes every path that no other reader knows."""
+    """Reader for tables in general. It accepts every path that no other reader recognizes."""
 
     def recognize(self, path: Path) -> str:
         return "JSON lines or a JSON array" if path.suffix.lower() in JSON_SUFFIXES else "a CSV or TSV table"

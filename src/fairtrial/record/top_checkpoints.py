@@ -1,4 +1,4 @@
-"""The best few checkpoints of a run beside the very best: `top-<step>.pt`, known from events that announce them."""
+"""The top-k checkpoints of a run, `top-<step>.pt`, in addition to `best.pt`. Events record which ones are kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT, DROPPED, REWOUND = "top_kept", "top_dropped", "rewound"
 
 @dataclass(frozen=True)
 class TopCheckpoint:
-    """A checkpoint that was among the best when it was made, and still is."""
+    """A checkpoint that is among the best of its run."""
 
     step: int
     value: float
@@ -28,19 +28,19 @@ class TopCheckpoint:
 
 
 def list_top_checkpoints(paths: RunPaths, mode: str) -> list[TopCheckpoint]:
-    """Those that are there, the best first; of equals the earlier."""
+    """Return the top checkpoints that exist, best first; ties are ordered by step."""
     by_step: dict[int, TopCheckpoint] = {}
     for row in events_named(paths.events, KEPT, DROPPED, REWOUND):
         step, value, sha256 = row.get("step"), row.get("value"), row.get("sha256")
         if type(step) is not int:
-            raise StoreError(f"{paths.events} has the event {row['event']} with the step {step!r}", hint=DAMAGED)
+            raise StoreError(f"{paths.events} has the event {row['event']} with invalid step {step!r}", hint=DAMAGED)
         if row["event"] == KEPT:
             if not isinstance(value, int | float) or not isinstance(sha256, str):
-                raise StoreError(f"{paths.events} has the event {KEPT} without its value or hash", hint=DAMAGED)
+                raise StoreError(f"{paths.events} has the event {KEPT} without a valid value or hash", hint=DAMAGED)
             by_step[step] = TopCheckpoint(step, value, sha256, paths.top(step))
         elif row["event"] == DROPPED:
             by_step.pop(step, None)
-        else:  # what came after the step that a resume goes back to belongs to nobody
+        else:  # a resume discards checkpoints after its step
             by_step = {each: checkpoint for each, checkpoint in by_step.items() if each <= step}
     sign = -1 if mode == "max" else 1
     return sorted(
@@ -50,7 +50,7 @@ def list_top_checkpoints(paths: RunPaths, mode: str) -> list[TopCheckpoint]:
 
 
 class TopCheckpoints:
-    """Keeps the `most` best. A file is announced once it is there, and taken back before it goes."""
+    """Keeps the `most` best checkpoints. An event is written after a file is created and before a file is deleted."""
 
     def __init__(self, paths: RunPaths, most: int, mode: str, event: Callable[..., None]) -> None:
         self._paths, self._most, self._mode, self._event = paths, most, mode, event
@@ -71,7 +71,7 @@ class TopCheckpoints:
         return value > other if self._mode == "max" else value < other
 
     def sweep(self) -> None:
-        """Remove files that no event stands for: a kill came between the two, or a resume went back past them."""
+        """Remove files without a valid event, left by a kill between file and event or discarded by a resume."""
         known = {checkpoint.path for checkpoint in list_top_checkpoints(self._paths, self._mode)}
         for path in self._paths.checkpoints.glob("top-*.pt"):
             if path not in known:

@@ -1,4 +1,4 @@
-"""Reads runs of a store for an analysis: their curves, and the facts that fairness is judged by."""
+"""Conversion of recorded runs to traces for an analysis: their curves, and the facts for the fairness checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PROCESSOR = ("cpu", "cpu_model", "cpu_features", "torch_instruction_set")
 
 
 def read_traces(recorded: Iterable[Recorded], metrics: Sequence[str]) -> list[Trace]:
-    """One trace per run with the curves of these metrics, where they were logged."""
+    """Return one trace per run with the curves of those metrics that it logged."""
     return [_trace(each, metrics) for each in recorded]
 
 

@@ -1,11 +1,11 @@
-"""Brings a run to the shared store while it is being made, and never keeps it waiting.
+"""Upload of a run to the shared store while it is in progress, without blocking the training.
 
-A thread of its own looks at the files of the run every few seconds. What grew goes up in segments whose names say where
-they begin; other files go up whole, under the hash of their content. A manifest is written last and names all of it, so
-that whoever reads finds one moment of the run and never half of one. All of that lies below the token of the claim.
+A background thread checks the files of the run every few seconds. Growth of append-only files is uploaded in segments
+whose names contain their offsets; other files are uploaded whole, named by their hash. The manifest, which lists all of
+them, is written last, so that readers see a consistent snapshot. All of these objects are below the token of the claim.
 
-At the end the claim is ended, and then the files get the plain names that they have in a folder. A kill in between
-leaves the manifest: whoever comes next repeats what is missing.
+At the end, the uploader ends the claim and then copies the files to the plain names that they have in a folder. If it
+is killed in between, the manifest remains, and the next process completes the copy.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from fairtrial.record.remote_state import RemoteState, read_remote_state, write_
 
 POLL_S, LONGEST_POLL_S = 2.0, 60.0
 POLLS = 20
-"""A run is looked at again when it is older by such a part: a long run must not become a million objects."""
+"""The poll interval grows to the age of the run divided by this, so that a long run creates few objects."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
 MOST_BYTES = 4 << 20
-"""What goes up in one piece with others; larger files go up one by one."""
+"""Maximum size of a segment. Smaller files are uploaded in one batch; larger files are uploaded one by one."""
 PATIENCE_VARIABLE = "FAIRTRIAL_PATIENCE"
 PATIENCE_S = 60.0
-"""How long the end of a run waits for a server that takes nothing."""
+"""Seconds that the end of a run waits for an upload that makes no progress."""
 PUBLISHED = (Status.COMPLETED, Status.DIVERGED, Status.FAILED)
 
 
@@ -57,7 +57,7 @@ def patience() -> float:
 
 
 def whole_files(paths: RunPaths) -> Iterator[Path]:
-    """The files of a run that do not grow: they are replaced, or stay as they are. Metadata are told of separately."""
+    """Yield the files of a run that are not appended to, except the metadata, which the manifest contains."""
     known = {*paths.appended, paths.metadata}
     for folder, folders, files in os.walk(paths.root):
         folders.sort()
@@ -70,7 +70,7 @@ def whole_files(paths: RunPaths) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class RunManifest:
-    """One moment of a run: its metadata, how long the files are that grow, and the hashes of the others."""
+    """A snapshot of a run: its metadata, the lengths of append-only files, and the hashes of the others."""
 
     token: int
     metadata: str
@@ -82,18 +82,18 @@ class RunManifest:
 
     @classmethod
     def from_bytes(cls, content: bytes, token: int) -> RunManifest:
-        """The manifest of a claim. Refuses names, sizes and types that no run has."""
+        """Parse the manifest of a claim. Raises UntrustedDocument for invalid names, sizes or types."""
         from fairtrial.record.shared_schema import ManifestModel
 
         where = "manifest.json"
         manifest = checked(ManifestModel, parse_json(content, where=where), where=where)
         if manifest.token != token:
             raise UntrustedDocument(
-                f"{where} of claim {token} says that it belongs to claim {manifest.token}", hint=DAMAGED
+                f"{where} of claim {token} states that it belongs to claim {manifest.token}", hint=DAMAGED
             )
         files = {name: facts.model_dump() for name, facts in manifest.files.items()}
         if later := [name for name, facts in files.items() if facts["token"] > token]:
-            raise UntrustedDocument(f"{where}: {later[0]!r} belongs to a claim that came later", hint=DAMAGED)
+            raise UntrustedDocument(f"{where}: {later[0]!r} belongs to a later claim", hint=DAMAGED)
         return cls(
             manifest.token, manifest.metadata, {str(name): length for name, length in manifest.appended.items()}, files
         )
@@ -111,9 +111,9 @@ class RunManifest:
 
 @dataclass
 class RunUpload:
-    """One run on its way. `over` is set when all has arrived, or when nothing more is to be done.
+    """The upload of one run. `over` is set when the upload is complete or nothing more can be done.
 
-    `unnameable` are files that stay here because other machines would refuse their names.
+    `unnameable` are files that are not uploaded, because other machines would refuse their names.
     """
 
     lease: Lease
@@ -142,12 +142,12 @@ class RunUpload:
 
     @property
     def due(self) -> float:
-        """When something has to be done for it."""
+        """The time of the next poll, on the monotonic clock."""
         pause = min(LONGEST_POLL_S, max(POLL_S, (self.polled - self.began) / POLLS))
         return 0.0 if self.ending or self.lease.lost else self.polled + pause
 
     def bring(self) -> RunManifest | None:
-        """Send what is new; gives what is there now, or None where nothing could be told yet."""
+        """Upload what is new and return the uploaded manifest, or None if there is no consistent snapshot yet."""
         self.polled = time.monotonic()
         moment = None if self.lease.lost else self._moment()
         if moment is None:
@@ -165,10 +165,10 @@ class RunUpload:
         return manifest
 
     def close(self) -> None:
-        """The run has ended: send the rest, end the claim, and give the files their plain names."""
+        """Upload the rest of an ended run, end the claim, and publish the files under their plain names."""
         manifest = self.bring()
         status = manifest.status if manifest else None
-        status = Status.INTERRUPTED if status is Status.RUNNING else status  # its process could not say so
+        status = Status.INTERRUPTED if status is Status.RUNNING else status  # its process died without recording it
         publish = status in PUBLISHED
         if not self.lease.end("end", status=status, publish=publish):
             return
@@ -182,7 +182,10 @@ class RunUpload:
         self.arrived = True
 
     def _moment(self) -> RunManifest | None:
-        """The files as they are at one moment. Events are measured first: what they tell of is there by then."""
+        """Return a consistent snapshot of the files, or None.
+
+        Events are measured before other files, so that everything they refer to is included.
+        """
         for _ in range(3):
             try:
                 before = self.paths.metadata.stat()
@@ -193,7 +196,7 @@ class RunUpload:
                 files = {name: facts for name, facts in files.items() if name not in self.unnameable}
                 if os.path.samestat(before, self.paths.metadata.stat()):
                     return RunManifest(self.lease.token, metadata, lengths, {**self.absent, **files})
-            except FileNotFoundError:  # not begun, or replaced while we looked
+            except FileNotFoundError:  # not started yet, or a file was replaced meanwhile
                 continue
         return None
 
@@ -205,7 +208,7 @@ class RunUpload:
         return {"sha256": self._hashes[key], "size": facts.st_size}
 
     def _pieces(self, lengths: Mapping[str, int]) -> tuple[dict[str, bytes], dict[str, int]]:
-        """What grew, as segments; half a line waits for its other half."""
+        """Return the growth of append-only files as segments, without incomplete lines."""
         pieces, reached = {}, {}
         for path in self.paths.appended:
             start = self.sent.get(path.name, 0)
@@ -219,13 +222,13 @@ class RunUpload:
         return pieces, reached
 
     def _send_files(self, files: Mapping[str, Mapping[str, Any]], pieces: dict[str, bytes]) -> None:
-        """Files that are not there yet: small ones join the pieces, others are sent one by one."""
+        """Upload files that the store does not have. Small ones are added to `pieces`; others are sent one by one."""
         for name, facts in files.items():
             if name in self.absent or facts["sha256"] in self.blobs:
                 continue
             staged = self.paths.staged
             staged.unlink(missing_ok=True)
-            link_or_copy(self.paths.root / name, staged)  # what is replaced meanwhile stays what was hashed
+            link_or_copy(self.paths.root / name, staged)  # protects against replacement during the upload
             try:
                 if file_hash(staged) != facts["sha256"]:
                     raise FileNotFoundError(name)
@@ -240,7 +243,7 @@ class RunUpload:
             self.blobs[facts["sha256"]] = self.lease.token
 
     def _token_of(self, name: str, facts: Mapping[str, Any]) -> int:
-        """The claim under which a file was brought; it is not brought again by the next one."""
+        """Return the claim under which a file was uploaded. Later claims do not upload it again."""
         return int(facts["token"] if name in self.absent else self.blobs[facts["sha256"]])
 
     def _send(self, pieces: dict[str, bytes]) -> None:
@@ -257,7 +260,7 @@ class RunUpload:
 
 
 def _unnameable(names: Collection[str]) -> list[str]:
-    """Files of a run whose names no other machine would accept. They stay here; the rest of the run goes up."""
+    """Return files whose names other machines would refuse. They are not uploaded."""
     unsafe = [name for name in names if why_unsafe(name)]
     return unsafe + collisions(name for name in names if name not in unsafe)
 
@@ -275,10 +278,10 @@ def _read(path: Path, start: int, end: int) -> bytes:
 
 
 def publish_run(remote: Remote, names: SharedPaths, manifest: RunManifest, paths: RunPaths) -> dict[str, str]:
-    """Give the files of a run that has ended their plain names; returns the tags of the objects.
+    """Copy the files of an ended run to their plain names and return the tags of the objects.
 
-    The manifest goes when everything else is in place: from then on the plain names count. Two may do this at once, and
-    do the same; but what somebody made after this end must not be changed.
+    The manifest is deleted after everything else is in place; from then on the plain names count. Two processes may do
+    this concurrently with the same result, but neither may change objects of a claim made after this end.
     """
     if remote.exists(names.claim(manifest.token + 2)):
         return {}
@@ -288,14 +291,14 @@ def publish_run(remote: Remote, names: SharedPaths, manifest: RunManifest, paths
     remote.write({names.plain(name): _read(grown[name], 0, manifest.appended[name]) for name in small})
     for name in grown.keys() - small:
         remote.upload(grown[name], names.plain(name))
-    with contextlib.suppress(FileNotFoundError):  # another has done it, and cleaned up
+    with contextlib.suppress(FileNotFoundError):  # another process has published the run and cleaned up
         remote.copy([(names.blob(facts["token"], facts["sha256"]), names.plain(n)) for n, facts in shown.items()])
     remote.write({names.metadata: manifest.metadata.encode()})
     objects = remote.list(names.root)
     plain = {names.plain(name) for name in (*shown, *grown, paths.metadata.name)}
     if not plain <= objects.keys():
         lost = ", ".join(sorted(plain - objects.keys()))
-        raise StoreError(f"{remote.url} lost {lost}", hint="What is here is kept: fairtrial runs sync tries again.")
+        raise StoreError(f"{remote.url} lost {lost}", hint="The local files are kept. Try: fairtrial runs sync")
     stale = [name for name in objects if name not in plain and not name.startswith(f"{names.root}/.")]
     remote.delete([names.manifest(manifest.token), *stale])
     remote.delete([name for name in objects if (names.token_of(name) or manifest.token + 1) <= manifest.token])
@@ -303,7 +306,7 @@ def publish_run(remote: Remote, names: SharedPaths, manifest: RunManifest, paths
 
 
 class Uploader:
-    """Brings all runs of this process to their stores, with one thread."""
+    """Uploads all runs of this process to their stores in one thread."""
 
     def __init__(self) -> None:
         self._uploads: list[RunUpload] = []
@@ -320,7 +323,7 @@ class Uploader:
         self._wake.set()
 
     def finish(self, upload: RunUpload) -> bool:
-        """Wait until a run has arrived, as long as something moves; whether it has."""
+        """Wait until the upload of a run is complete or stops making progress. Return whether it is complete."""
         upload.progress = time.monotonic()
         upload.ending = True
         self._wake.set()
@@ -333,7 +336,7 @@ class Uploader:
                 self._uploads = [each for each in self._uploads if each is not upload]
         return upload.arrived
 
-    # What the thread does.
+    # Runs in the thread.
 
     def _work(self) -> None:
         pause = FIRST_PAUSE_S
@@ -352,7 +355,7 @@ class Uploader:
 
 
 def _ship(upload: RunUpload) -> bool:
-    """Whether there is nothing to try again soon."""
+    """Upload once. Return False if it should be retried soon."""
     is_ending = upload.ending
     try:
         if is_ending:
@@ -364,9 +367,9 @@ def _ship(upload: RunUpload) -> bool:
         return False
     except FairtrialError as error:
         upload.trouble = error
-    except FileNotFoundError:  # replaced between two looks at it
+    except FileNotFoundError:  # a file was replaced meanwhile
         return False
-    except Exception as error:  # noqa: BLE001 — whatever goes wrong here must reach nobody who trains
+    except Exception as error:  # noqa: BLE001 — an upload error must not stop the training
         upload.trouble = FairtrialError(f"{type(error).__name__}: {error}")
     else:
         upload.trouble = None
@@ -379,12 +382,12 @@ _uploaders: dict[int, Uploader] = {}
 
 
 def uploader() -> Uploader:
-    """One per process: threads do not survive a fork."""
+    """Return the uploader of this process. A forked child needs its own, because threads do not survive a fork."""
     return _uploaders.setdefault(os.getpid(), Uploader())
 
 
 def start_upload(lease: Lease, paths: RunPaths, there: RunManifest | None) -> RunUpload:
-    """`there`: what the last claim has left, of which nothing has to be brought again."""
+    """Start the upload of a run. `there` is the manifest of the last claim, whose files are not uploaded again."""
     known = read_remote_state(paths)
     absent = known.absent if known else {}
     write_remote_state(paths, RemoteState(lease.token, mine=True, absent=absent))
@@ -396,7 +399,7 @@ def start_upload(lease: Lease, paths: RunPaths, there: RunManifest | None) -> Ru
 def resumed_upload(
     lease: Lease, paths: RunPaths, absent: Mapping[str, Mapping[str, Any]], there: RunManifest | None
 ) -> RunUpload:
-    """Goes on with what the same claim had begun to send before its process was killed."""
+    """Return an upload that continues where the killed process of the same claim stopped."""
     sent = dict(there.appended) if there else {}
     return RunUpload(lease, paths, absent=absent, sent=sent, blobs=_blobs(there))
 

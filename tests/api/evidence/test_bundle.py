@@ -348,7 +348,7 @@ def test_swapped_runs_are_found_even_with_fitting_hashes(content: Content, verif
         other = name.replace(f"/{first}/", f"/{second}/")
         swapped[name], swapped[other] = content[other], content[name]
     assert first in told(verified(swapped)) and second in told(verified(swapped))
-    assert f"tea/{first} holds the run tea/{second}" in told(verified(rehashed(swapped)))
+    assert f"tea/{first} contains the run tea/{second}" in told(verified(rehashed(swapped)))
 
 
 def test_a_dropped_ledger_entry_is_found_even_with_fitting_hashes(content: Content, verified: Any) -> None:

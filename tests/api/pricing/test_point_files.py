@@ -53,7 +53,7 @@ def test_a_wrong_shape_is_one_sentence(cli: Cli, change: dict[str, Any], told: s
 
 
 def test_more_cells_than_columns_are_refused(cli: Cli) -> None:
-    assert "line 2 has 6 cells, its header has 5" in refused(cli, "p.csv", f"{HEADER}\na,1,5,0.8,10,a100\n")
+    assert "line 2 has 6 cells, but the header has 5" in refused(cli, "p.csv", f"{HEADER}\na,1,5,0.8,10,a100\n")
 
 
 def test_spaces_and_a_mark_of_bytes_in_a_header_do_not_matter(cli: Cli) -> None:

@@ -154,7 +154,7 @@ def test_references_that_are_missing_are_asked_for(cli: Cli, store: Store) -> No
     fine = cli("train", "fake", "--best-metric", "eval_human_normalized_score", "--benchmark", "random_score=0",
                "--benchmark", "human_score=1", "--steps", "30")  # fmt: skip
     assert fine.code == 0 and "eval_human_normalized_score" in fine.out
-    assert "has no episodes to take a bound over" in cli("train", "fake", "--best-rule", "lcb").err
+    assert "reports no episode returns to compute a bound from" in cli("train", "fake", "--best-rule", "lcb").err
 
 
 def test_supervised_runs_are_confirmed_on_fresh_data(cli: Cli, with_data: Store) -> None:

@@ -108,7 +108,7 @@ def test_evaluated_can_save_as_well() -> None:
     with fairtrial.run(variant="v", best_metric="eval_score") as run:
         assert run.evaluated(1, {"eval_score": 1.0}, {"w": 1}, save=True)
         assert run.paths.step(1).exists() and run.paths.best.exists()
-        with pytest.raises(FairtrialError, match="needs the state"):
+        with pytest.raises(FairtrialError, match="requires a state"):
             run.evaluated(2, {"eval_score": 2.0}, save=True)
 
 

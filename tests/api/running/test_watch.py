@@ -158,7 +158,7 @@ def test_a_study_is_left_running_and_come_back_to(cli: Cli, store: Store) -> Non
 def test_what_keeps_a_detached_launcher_from_its_work_is_told_at_once(cli: Cli) -> None:
     cli("launch", "fake", "--base-run-name", "s", "--steps", "3", "--seeds", "1")
     told = cli("launch", "fake", "--base-run-name", "s", "--steps", "4", "--seeds", "1", "--detach")
-    assert told.code == 1 and "other options" in told.err and "launch.log" in told.err
+    assert told.code == 1 and "different options" in told.err and "launch.log" in told.err
 
 
 def test_a_detached_launcher_that_is_ended_lets_its_runs_save(cli: Cli, store: Store) -> None:
@@ -195,7 +195,7 @@ def test_a_second_detached_launcher_that_fails_is_not_taken_for_the_first(cli: C
     eventually(lambda: store.run("s", "default.seed1072"), what="the run of the first")
     told = cli(*line, "--steps", "4001")
     os.kill(pid, signal.SIGTERM)
-    assert told.code == 1 and "other options" in told.err
+    assert told.code == 1 and "different options" in told.err
     eventually(lambda: not watch_study("s").launching, what="the end of the first launcher")
 
 
