@@ -91,6 +91,7 @@ def _start(
         "first": str(first),
         "log": str(log),
     }
+    # This process closes its write end below, so that the read ends when the launcher reports or exits.
     here, there = os.pipe()
     with first.open("ab") as output, os.fdopen(there, "wb"):
         process = subprocess.Popen(

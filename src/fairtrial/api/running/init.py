@@ -35,7 +35,7 @@ def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
     mark = "" if recipe.metric else "# "  # only the user knows which metrics an external program logs
     return "\n".join(
         [
-            f"# A study of Fairtrial. Run it with: fairtrial launch {shlex.quote(file)}",
+            f"# A Fairtrial study. Run it with: fairtrial launch {shlex.quote(file)}",
             f"study: {_yaml(name)}  # {described['study']}",
             f"recipe: {_yaml(str(recipe.file or recipe.name))}  # {recipe.summary}",
             "",

@@ -205,6 +205,7 @@ def _fill(study: Study, store: str | os.PathLike[str] | None, policy: ExecutionP
     engine.check(request)
     place.check_writable()
     place.pull(study.study, DEPENDENCIES_STUDY)
+    # All checks come before save_plan, so that a refused launch does not change the stored study.
     plan = plan_jobs(specs, place, environment, policy.tell)
     check_direction(study, recipe, [run for job in plan.jobs if (run := plan.existing.get(job.spec.name))])
     plan = clear_conflicts(plan, place, replace_old=policy.replace_old)
@@ -315,7 +316,7 @@ def _devices(policy: ExecutionPolicy) -> list[str]:
     """Return the local GPUs to distribute runs over, one per run. Raises if fewer are available than requested."""
     if policy.gpus == 0 and policy.on != SKYPILOT:
         raise UserError(
-            f"--gpus 0 has no effect with --on {policy.on}: the default there is no GPU", hint="Omit --gpus."
+            f"--gpus 0 has no effect with --on {policy.on}: no GPU is already the default there", hint="Omit --gpus."
         )
     if policy.gpus is None or policy.on != LOCAL:
         return []
@@ -560,7 +561,7 @@ def dry_run(
 def describe(
     study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: ExecutionPolicy
 ) -> Described | None:
-    """Return what the launcher would submit for the missing runs; None if none is missing or it cannot tell."""
+    """Return what the launcher would submit for the missing runs; None if there are none or it cannot describe it."""
     recipe = load_checked_recipe(study.recipe)
     usable = usable_gpus(recipe, [run.spec for run in planned])
     engine, request = _launch_request(study, Store.at(store), terms, usable, to_use=False)

@@ -41,7 +41,7 @@ class StoreRunMonitor:
         paths = self._paths(job)
         try:
             claim = Claim(paths)
-        except (ClaimedElsewhere, FairtrialError):
+        except (ClaimedElsewhere, FairtrialError):  # a live process records its own end; an unwritable run stays as is
             return
         try:
             metadata = load_metadata(paths)

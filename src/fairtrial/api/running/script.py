@@ -197,6 +197,7 @@ def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: b
     except ClaimedElsewhere:
         raise UserError(f"another process is writing run {spec.name}") from None
     try:
+        # In a shared store this also takes a lease, and raises if another machine holds the run.
         claim.afterwards = RemoteRunSession(store, claim).leave
         _refuse_finished(load_run(paths), spec)
     except ClaimedElsewhere:
