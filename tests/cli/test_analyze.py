@@ -184,7 +184,7 @@ def test_the_stratified_bootstrap_is_shown_as_what_it_is(tmp_path: Path, cli: Cl
 
 
 @pytest.mark.parametrize(("words", "code", "told"), [
-    (["analyze"], 1, "nothing to analyse"),
+    (["analyze"], 1, "nothing to analyze"),
     (["analyze", "nowhere"], 1, "study"),
     (["analyze", "s", "--control", "bass", "--candidate", "new"], 1, "did you mean 'base'"),
     (["analyze", "s", "--from", "x.csv"], 1, "cannot be combined"),
@@ -199,12 +199,12 @@ def test_the_stratified_bootstrap_is_shown_as_what_it_is(tmp_path: Path, cli: Cl
     (["analyze", "s", "--pairs", "{"], 2, "not JSON"),
     (["analyze", "s", "--variant-column", "x"], 2, "needs --from"),
     (["analyze", "s", "--statistic", "iqm"], 2, "needs --tasks"),
-    (["analyze", "s", "--tasks"], 1, "which task"),
+    (["analyze", "s", "--tasks"], 1, "task of the runs is unknown"),
     (["analyze", "s", "--target", "1", "--bootstrap.n_resamples", "100"], 1, "--bootstrap.n_resamples does not apply"),
     (
         ["analyze", "s", *["--summary.type", "time_to", "--summary.threshold", "2", "--bootstrap.n_resamples", "100"]],
         1,
-        "no mean for a bootstrap to resample",
+        "the bootstrap has no mean to use",
     ),
     (["analyze", "s", "--family", "tukey", "--unpaired"], 1, "Tukey's limit applies only to two-sided paired"),
     (["analyze", "s", "--since", "nothing"], 1, "no run named"),
@@ -212,12 +212,12 @@ def test_the_stratified_bootstrap_is_shown_as_what_it_is(tmp_path: Path, cli: Cl
     (["variance"], 1, "no runs given"),
     (["variance", "s"], 1, "belong to 2 variants"),
     (["variance", "s:base", "--threshold", "0"], 1, "must be positive"),
-    (["variance", "s:base", "--threshold", "0.1", "--threshold-abs", "1"], 1, "two ways"),
-    (["power"], 1, "--sesoi is needed"),
-    (["power", "--sesoi", "0.1"], 1, "the noise is not known: give --sd, earlier runs with --pilot, or a file"),
-    (["power", "--sesoi", "0.1", "--sd", "1", "--pilot", "s:base"], 1, "--sd and --pilot both give the noise"),
-    (["power", "--superiority", "0.7", "--sd", "1"], 1, "--superiority needs no noise: leave out --sd"),
-    (["power", "--sesoi", "0.1", "--sd", "1", "--variant", "a"], 1, "--variant is for --from"),
+    (["variance", "s:base", "--threshold", "0.1", "--threshold-abs", "1"], 1, "cannot be combined"),
+    (["power"], 1, "--sesoi is required"),
+    (["power", "--sesoi", "0.1"], 1, "the noise is unknown: pass --sd, earlier runs with --pilot, or a result file"),
+    (["power", "--sesoi", "0.1", "--sd", "1", "--pilot", "s:base"], 1, "--sd and --pilot each set the noise"),
+    (["power", "--superiority", "0.7", "--sd", "1"], 1, "--superiority needs no noise: omit --sd"),
+    (["power", "--sesoi", "0.1", "--sd", "1", "--variant", "a"], 1, "--variant applies to --from"),
     (["power", "--sesoi", "0.1", "--sd", "1", "--seed-column", "a"], 2, "needs --from"),
     (["power", "--sesoi", "0.1", "--sd", "1", "--assurance", "0.8"], 1, "--assurance is about the noise of a pilot"),
     (["variance", "s:base", "--by-stream", "--threshold", "0.1"], 2, "--by-stream takes no --threshold"),
@@ -226,7 +226,7 @@ def test_the_stratified_bootstrap_is_shown_as_what_it_is(tmp_path: Path, cli: Cl
     (["variance", "--by-stream"], 1, "no runs given"),
     (["variance", "s", "--by-stream"], 1, "differ in more than their random streams: effect"),
     (["power", "--sesoi", "0.1", "--sd", "1", "--alpha", "2"], 1, "--alpha must lie"),
-    (["power", "--sesoi", "0.1", "--pilot", "s:base", "--design", "paired"], 1, "does not say how well pairs match"),
+    (["power", "--sesoi", "0.1", "--pilot", "s:base", "--design", "paired"], 1, "does not show how strongly pairs correlate"),
     (["power", "--sesoi", "0.1", "--sd", "1", "--gpu", "t5"], 1, "valid: a100-80gb, a10g"),
 ])  # fmt: skip
 def test_a_wrong_request_is_one_clear_sentence(two: Store, cli: Cli, words: list[str], code: int, told: str) -> None:

@@ -306,7 +306,7 @@ def test_a_run_that_was_lost_counts_as_the_worst_value_and_a_variant_without_run
         make(store, "fake", variant="b", seed=seed, plateau=0.9, diverge_at=5 if seed == 3 else 0, **still)
         make(store, "fake", variant="c", seed=seed, plateau=0.9, diverge_at=5, **still)
     unsaid = cli("cost-performance", "lossy")
-    assert unsaid.code == 1 and "do not say on what device" in unsaid.err and "--device" in unsaid.err
+    assert unsaid.code == 1 and "did not record their device" in unsaid.err and "--device" in unsaid.err
     found = cli("cost-performance", "lossy", "--device", "t4", "--format", "json").json
     points = {point["name"]: point for point in found["points"]}
     good, worst = (points[name]["accuracy"] for name in ("b", "a"))

@@ -179,11 +179,11 @@ def test_noise_of_runs_with_a_name_each(named: Store, cli: Cli) -> None:
 def test_noise_needs_equal_settings_and_different_seeds(store: Store, cli: Cli) -> None:
     fill(store, base={}, new={"effect": 0.2})
     refused = cli("variance", "base", "new")
-    assert "2 variants with different settings (s/base, s/new); noise is that of one" in refused.err
+    assert "2 variants with different settings (s/base, s/new); variance takes one variant" in refused.err
     for name in ("a", "b"):
         record(store, name, 1072, 1.0)
     refused = cli("variance", "a", "b")
-    assert "several of them have seed 1072; noise is that of different seeds" in refused.err
+    assert "several of them have seed 1072; variance needs different seeds" in refused.err
 
 
 def test_a_bare_name_means_the_variant_of_one_study(named: Store, cli: Cli) -> None:

@@ -105,7 +105,7 @@ def test_tasks_are_compared_one_by_one(cli: Cli) -> None:
     assert answer.out.startswith(
         "new is better than base on a, not distinguishable from base on b (accuracy, Holm over"
     )
-    assert "new has no row on c" in answer.out and "the standard errors times √n" in answer.out
+    assert "new has no row for task c" in answer.out and "the standard errors times √n" in answer.out
     found = cli("analyze", "--from", name, "--metric", "accuracy", "--claims", "--format", "json").json
     assert [(row["task"], row["holds"]) for row in found["claims"]] == [("a", True), ("b", False)]
     assert [arm["sd_from"] for arm in found["arms"]] == ["se"] * 5 and found["arms"][0]["planned"] is None

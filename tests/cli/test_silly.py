@@ -253,8 +253,8 @@ def test_a_damaged_study_is_said_to_be_damaged(cli: Cli, store: Store) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: fairtrial.run(seed="1"), "seed must be a whole number"),  # type: ignore[arg-type]
-        (lambda: fairtrial.run(seed=-5), "seed must be a whole number"),
+        (lambda: fairtrial.run(seed="1"), "seed must be an integer"),  # type: ignore[arg-type]
+        (lambda: fairtrial.run(seed=-5), "seed must be an integer"),
     ],
 )
 def test_a_script_with_a_wrong_seed_is_refused(call: Callable[[], object], message: str) -> None:

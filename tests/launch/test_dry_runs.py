@@ -122,7 +122,7 @@ def test_contradicting_places_and_cards_are_refused(cli: Cli) -> None:
     assert cli("launch", "fake", "--skypilot", "--on", "local", "--dry-run").code == 2
     told = cli("launch", "fake", "--skypilot", "--gpus", "0", "--with", "accelerators=L4", "--dry-run")
     assert told.code == 1 and "asks for cards, and --gpus 0 for none" in told.err
-    assert "--gpus 0 has no effect --on local" in cli("launch", "fake", "--gpus", "0", "--dry-run").err
+    assert "--gpus 0 has no effect with --on local" in cli("launch", "fake", "--gpus", "0", "--dry-run").err
     assert "--address needs --on ray" in cli("launch", "fake", "--skypilot", "--address", "a:1", "--dry-run").err
 
 

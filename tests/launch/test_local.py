@@ -325,10 +325,10 @@ def test_no_run_is_taken_for_lost_before_it_could_give_a_sign_of_life(
 ) -> None:
     for flag in ("--lost-after", "--hung-after"):
         told = cli("launch", "fake", *TWO, flag, "2")
-        assert told.code == 1 and f"{flag} 2 is too short: a run gives a sign of life every 5 s" in told.err
-        assert "Give it 15 or more" in told.err
+        assert told.code == 1 and f"{flag} 2 is too short: a run writes a heartbeat every 5 s" in told.err
+        assert "Pass 15 or more" in told.err
     told = cli("launch", "fake", *TWO, "--lost-after", "20", "--store", "s3://lab/here")
-    assert told.code == 1 and "every 15 s" in told.err and "Give it 45 or more" in told.err
+    assert told.code == 1 and "every 15 s" in told.err and "Pass 45 or more" in told.err
     assert not store.root.exists()
     monkeypatch.setenv("FAIRTRIAL_PULSE_S", "0.1")
     assert cli("launch", "fake", *TWO, "--seeds", "1", "--steps", "3", "--lost-after", "1").code == 0

@@ -252,7 +252,7 @@ def ends_like_ctrl_c_though_ray_has_a_handler_of_its_own(terms: Sequence[str]) -
     eventually(lambda: making(store, "run_started"), timeout=60, what="a run that has saved")
     os.kill(json.loads(out)["pid"], signal.SIGTERM)
     log = store.paths.launch_log("s")
-    eventually(lambda: "launch again to go on" in log.read_text(), what="the last words of the launcher")
+    eventually(lambda: "launch again to resume" in log.read_text(), what="the last words of the launcher")
     assert "Stopping: runs save first" in log.read_text() and "SIGTERM received" not in log.read_text()
 
 

@@ -92,7 +92,7 @@ def test_a_token_in_the_arguments_reaches_no_file(cli: Cli, tmp_path: Path, prog
 
 def test_what_was_redacted_is_told_by_name(cli: Cli, tmp_path: Path, program: str, store: Store) -> None:
     done = launch(cli, program, "--hub-token", TOKEN)
-    assert "Redacted, because they are secrets: hub_token" in done.err
+    assert "Redacted because they are secrets: hub_token" in done.err
     metadata = orjson.loads(store.paths.run("s", "default.seed1072").metadata.read_bytes())
     [caution] = [each for each in metadata["cautions"] if each["code"] == "redacted"]
     assert "hub_token" in caution["text"]

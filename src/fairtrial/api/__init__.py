@@ -1,1 +1,1 @@
-"""The pipeline: one file per verb. The only place that knows more than one room."""
+"""The pipeline, one module per verb. Only this package may combine the other packages."""

@@ -416,8 +416,8 @@ def test_without_seeds_runs_are_not_paired(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "told"), [
     ("", "no rows"), ("variant,seed,acc\n", "no rows"), ("variant,seed,acc\na,1,0.5\nb,1,high\n", "line 3: acc is 'high'"),
-    ("variant,seed\na,1\n", "no column of numbers"), ("\x00\x01", "is a binary file"),
-    ("variant,seed,acc,f1\na,1,1,1\nb,1,1,2\n", "2 columns or names that may be metrics"),
+    ("variant,seed\na,1\n", "no numeric column"), ("\x00\x01", "is a binary file"),
+    ("variant,seed,acc,f1\na,1,1,1\nb,1,1,2\n", "2 possible metrics"),
     ("variant,seed,acc\na,1,0.5\na,1,0.6\nb,1,0.7\n", "more than one value for variant a, seed 1"),
     ("variant,seed,step,acc\na,1,1,0.5\na,1,,0.6\n", "line 3: step is empty"),
 ])  # fmt: skip
@@ -734,7 +734,7 @@ def test_a_task_that_one_variant_was_not_run_on_is_left_out_with_a_caution(tmp_p
     apart = [row for row in rows if row["variant"] == "a" or row["task"] == "t9"] + [
         {"variant": "b", "seed": "1", "task": "t9", "score": 1.0}
     ]
-    with pytest.raises(UserError, match="no task that every variant was run on"):
+    with pytest.raises(UserError, match="no task was run by every variant"):
         analyze(source=write(tmp_path / "s.csv", apart), question=Question(tasks=True, unpaired=True))
 
 

@@ -62,7 +62,7 @@ def test_last_values_and_areas_need_no_such_caution(tmp_path: Path) -> None:
 
 def test_best_of_a_handful_of_values_against_hundreds_is_refused(tmp_path: Path) -> None:
     path = table(tmp_path / "r.csv", {"base": [0, 500, 1000], "newer": range(0, 1001, 5)}, noise)
-    with pytest.raises(UserError, match="have only 3 steps in common, where some logged 201") as caught:
+    with pytest.raises(UserError, match="share only 3 steps, while some logged 201") as caught:
         best(path)
     assert "the last value or --summary.type auc" in str(caught.value.hint)
     assert analyze(source=path, question=Question(summary=SummaryRule("auc"))).comparisons

@@ -149,8 +149,8 @@ def test_a_covariate_that_was_not_planned_never_changes_the_verdict(table: Path,
         ({"pairs": 7}, {"adjust": "initial_loss"}, "needs at least 8 complete pairs; there are 7"),
         ({"pairs": 1}, {"adjust": "initial_loss"}, "needs at least 8 complete pairs; there are 1"),
         ({}, {"adjust": "initial_loss", "unpaired": True}, "not paired by seed"),
-        ({}, {"adjust": "initial_loss", "method": "wilcoxon"}, "judges means by t"),
-        ({}, {"adjust": "loss"}, "the one that is judged"),
+        ({}, {"adjust": "initial_loss", "method": "wilcoxon"}, "needs means and method t"),
+        ({}, {"adjust": "loss"}, "which is the value being compared"),
         ({}, {"adjust": "nothing"}, "unknown metric 'nothing'"),
         ({}, {"adjust": "variant:nobody"}, "unknown variant 'nobody'"),
         ({}, {"adjust": "variant:base"}, "a comparison needs two"),
@@ -186,7 +186,7 @@ def test_a_baseline_arm_with_more_seeds_is_set_apart_and_used(tmp_path: Path) ->
     assert (shown.control, shown.candidate) == ("base", "new")
     assert shown.covariate is not None and shown.covariate.n == 10 and shown.covariate.correlation > 0.9
     assert shown.covariate.centre == pytest.approx(3, abs=0.01)
-    with pytest.raises(UserError, match="'before' is compared itself"):
+    with pytest.raises(UserError, match="'before' is one of the compared variants"):
         analyze(source=table, candidate="before", question=Question(metrics=["loss"], adjust="variant:before"))
 
 
@@ -304,10 +304,10 @@ def test_a_covariate_beyond_the_registration_is_a_deviation_and_exploratory(regi
 @pytest.mark.parametrize(
     ("question", "derive", "why"),
     [
-        ({"adjust": "train_initial_loss"}, 5, "needs 8 pairs, and 5 seeds are planned"),
-        ({"adjust": "train_initial_loss", "unpaired": True}, None, "is for paired runs"),
+        ({"adjust": "train_initial_loss"}, 5, "needs 8 pairs, but 5 seeds are planned"),
+        ({"adjust": "train_initial_loss", "unpaired": True}, None, "needs paired runs"),
         ({"adjust": "variant:old"}, None, "unknown variant 'old'"),
-        ({"adjust": "variant:base"}, None, "'base' is compared itself"),
+        ({"adjust": "variant:base"}, None, "'base' is one of the compared variants"),
     ],
 )
 def test_a_plan_that_could_not_be_carried_out_is_refused(

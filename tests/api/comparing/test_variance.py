@@ -152,7 +152,7 @@ def test_variance_says_which_stream_matters_most(store: Store, cli: Cli) -> None
     plain = ("launch", "fake", "--base-run-name", "p", "--variant", "v:", "--seeds", "2", "--correlation", "0.99")
     assert cli(*plain, "--steps", "4", "--eval-every", "2").code == 0
     refused = cli("variance", "p", "--by-stream")
-    assert refused.code == 1 and "vary all of their random streams at once (init, order)" in refused.err
+    assert refused.code == 1 and "vary all their random streams at once (init, order)" in refused.err
     command = refused.err.split("one by one: fairtrial ")[1].strip().replace("--seeds 5", "--seeds 8")
     assert cli(*shlex.split(command)).code == 0
     found = cli("variance", "p-streams", "--by-stream", "--format", "json").json
@@ -193,7 +193,7 @@ def test_runs_that_cannot_tell_streams_apart_are_refused(store: Store) -> None:
     arms = {"still": {"stream_seed": {"init": 0, "order": 0}}, "order": {"stream_seed": {"init": 0}},
             "twice": {"stream_seed": {"init": 1}}}  # fmt: skip
     launch(store, {"study": "s", "recipe": "fake", "variants": arms, "options": SHORT, "seeds": 2})
-    with pytest.raises(UserError, match="holds every random stream still"):
+    with pytest.raises(UserError, match="fixes every random stream"):
         fairtrial.variance_by_stream("s", store=store.root)
     with pytest.raises(UserError, match="two variants vary order"):
         fairtrial.variance_by_stream(["s:order", "s:twice"], store=store.root)
@@ -204,7 +204,7 @@ def test_programs_that_do_not_record_their_streams_are_refused(store: Store, cli
         with fairtrial.run(study="p", variant="v", seed=seed, store=store.root) as run:
             run.log(1, accuracy=0.5 + 0.1 * seed)
     refused = cli("variance", "p", "--by-stream", "--metric", "accuracy")
-    assert refused.code == 1 and "do not record which random streams they draw from" in refused.err
+    assert refused.code == 1 and "did not record their random streams" in refused.err
 
 
 def test_a_seed_for_a_stream_that_is_never_drawn_from_is_pointed_out(store: Store) -> None:

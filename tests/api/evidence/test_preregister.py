@@ -246,7 +246,7 @@ def test_a_recipe_of_ones_own_is_the_file_that_was_registered(project: ProjectPa
     launch(read_study(study), store=store.root)
     assert not analyze_by_plan(plan.path, store=store.root).plan.deviations
     recipe.write_text(recipe.read_text() + "\n")
-    with pytest.raises(UserError, match="is not the one that study 's' is registered with"):
+    with pytest.raises(UserError, match="differs from the one in the registration of study 's'"):
         launch(read_study(study), store=store.root)
 
 

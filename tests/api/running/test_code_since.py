@@ -67,20 +67,20 @@ def test_changes_are_listed_committed_or_not(benchmark: Path, cli: Cli) -> None:
     (benchmark / "src" / "new.py").write_text("c = 1\n")
     told = cli("doctor", "--since", "bench")
     assert "changed since" in told.out and " src/train.py | 2 +-" in told.out
-    assert " src/new.py (new, not known to git)" in told.out
+    assert " src/new.py (new, not tracked by git)" in told.out
     found = code_since("bench")
     assert found.changed and found.changes[0].files == ["src/train.py"] and found.changes[0].untracked == ["src/new.py"]
 
 
 def test_paths_narrow_it_and_a_misspelled_one_is_refused(benchmark: Path, cli: Cli) -> None:
     commit(benchmark, src__train="a = 2\n")
-    assert "Code below docs/: unchanged" in cli("doctor", "--since", "bench", "--paths", "docs/").out
+    assert "Code under docs/: unchanged" in cli("doctor", "--since", "bench", "--paths", "docs/").out
     several = cli("doctor", "--since", "bench", "--paths", "docs/", "src/")
-    assert "Code below docs/, src/: changed" in several.out and several.code == 0
+    assert "Code under docs/, src/: changed" in several.out and several.code == 0
     told = cli("doctor", "--since", "bench", "--paths", "scr/", "--paths", "doc/")
-    assert told.code == 1 and "no file below 'scr/'" in told.err and "no file below 'doc/'" in told.err
+    assert told.code == 1 and "no file under 'scr/'" in told.err and "no file under 'doc/'" in told.err
     git(benchmark, "rm", "-q", "docs/page.py")
-    assert "Code below docs/: changed" in cli("doctor", "--since", "bench", "--paths", "docs/").out
+    assert "Code under docs/: changed" in cli("doctor", "--since", "bench", "--paths", "docs/").out
 
 
 def test_a_commit_a_branch_and_a_tag_will_do(benchmark: Path, cli: Cli) -> None:
@@ -94,7 +94,7 @@ def test_a_commit_a_branch_and_a_tag_will_do(benchmark: Path, cli: Cli) -> None:
 @pytest.mark.parametrize("name", ["--output=stolen", "-h", "nobody", "", "main:src", "a\0b", "HEAD --output=stolen"])
 def test_no_name_is_taken_for_an_option_of_git(benchmark: Path, name: str) -> None:
     assert find_commit(benchmark, name) is None
-    with pytest.raises(UserError, match="neither a study of the store nor a commit"):
+    with pytest.raises(UserError, match="neither a study in the store nor a commit"):
         code_since(name)
     assert not list(benchmark.glob("stolen*"))
 
@@ -105,7 +105,7 @@ def test_several_unknown_and_dirty_commits_are_said(benchmark: Path, store: Stor
     for run, known in zip(runs, ({"git_commit": newer, "git_dirty": True}, {"git_commit": "f" * 40}), strict=True):
         edit_metadata(store.paths.run("bench", run), environment=known)
     told = cli("doctor", "--since", "bench").out
-    assert "The runs of bench were made at 2 commits; each is compared." in told
+    assert "The runs of bench come from 2 commits; each of them is compared." in told
     assert "1 run of bench had uncommitted changes" in told
     assert "Commit ffffffffffff is not in this repository" in told
     assert code_since("bench").changed is None  # nobody can know
@@ -120,12 +120,12 @@ def test_launch_shows_it_before_the_first_run(benchmark: Path, cli: Cli) -> None
     assert dry.json["since_benchmark"]["changed"] is True and "src/train.py" in dry.err
     told = cli(*words, "--paths", "docs/", "--format", "json")
     assert told.json["since_benchmark"]["changed"] is False
-    assert told.err.index("Code below docs/: unchanged since") < told.err.index("To do: 2 runs")
+    assert told.err.index("Code under docs/: unchanged since") < told.err.index("To do: 2 runs")
     assert cli("launch", "fake", "--dry-run", "--format", "json").json["since_benchmark"] is None
 
 
 def test_what_cannot_be_meant_is_refused(benchmark: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> None:
-    assert "the store has no runs of a study 'main'" in cli("launch", "fake", "--since-benchmark", "main").err
+    assert "the store has no runs of study 'main'" in cli("launch", "fake", "--since-benchmark", "main").err
     assert cli("doctor", "--paths", "src/").code == 2 and cli("launch", "fake", "--paths", "src/").code == 2
     assert cli("doctor", "src/").code == 2 and cli("doctor", "--since", "bench", "--aa").code == 2
     with pytest.raises(UserError, match="not a git repository"):

@@ -124,7 +124,7 @@ def test_a_bound_over_one_episode_is_refused_and_not_a_divergence(cli: Cli, with
     [
         (("s/v.seed1", "--episodes", "0"), "episodes must be at least 1"),
         (("s/v.seed1", "--checkpoint", "step-3"), "has no checkpoint 'step-3'; it has: best, last, step-20"),
-        (("s/v.seed1", "--checkpoint", "last", "--confirm"), "only the best checkpoint was chosen"),
+        (("s/v.seed1", "--checkpoint", "last", "--confirm"), "only the best checkpoint was selected"),
         (("s/v.seed1", "--episodes", "5"), "recipe 'fake' has no episodes"),
         (("s/v.seed1", "s/nobody"), "no run named 's/nobody'"),
     ],

@@ -59,7 +59,7 @@ def test_a_script_without_with_is_done_when_it_ends(store: Store, tmp_path: Path
 def test_the_same_cell_twice_is_refused_with_what_to_do() -> None:
     with fairtrial.run(variant="v", config={"lr": 1}) as run:
         run.log(1, loss=1.0)
-    with pytest.raises(FairtrialError, match=r"already done.*replace=True"):
+    with pytest.raises(FairtrialError, match=r"already complete.*replace=True"):
         fairtrial.run(variant="v", config={"lr": 1})
     with pytest.raises(FairtrialError, match="another config"):
         fairtrial.run(variant="v", config={"lr": 2})
@@ -146,7 +146,7 @@ def test_the_seed_in_a_config_is_not_part_of_the_variant(store: Store, tmp_path:
 
 @pytest.mark.parametrize("seed", [2, "2", 2.0])
 def test_a_config_with_another_seed_is_refused(store: Store, seed: object) -> None:
-    with pytest.raises(FairtrialError, match="but seed=1 was given"):
+    with pytest.raises(FairtrialError, match="but seed=1 was passed"):
         fairtrial.run(seed=1, config={"lr": 0.1, "seed": seed})
     with fairtrial.run(seed=2, config={"lr": 0.1, "seed": seed}, variant="v") as run:
         run.log(1, x=1)
@@ -176,7 +176,7 @@ def test_a_run_under_its_earlier_name_is_found_again(
     saved = again.resume()
     assert saved is not None and saved.step == 1
     again.finish(Status.COMPLETED)
-    with pytest.raises(FairtrialError, match="already done"):
+    with pytest.raises(FairtrialError, match="already complete"):
         fairtrial.run(seed=3, config=config, variant=variant)
     assert cells_of(store) == {(before.variant, 3)}
 

@@ -149,7 +149,7 @@ def test_a_study_is_left_running_and_come_back_to(cli: Cli, store: Store) -> Non
     assert watch_study("my study").counts == {"completed": 4}
     eventually(lambda: not watch_study("my study").launching, what="the end of the launcher")
     log = store.paths.launch_log("my study")
-    eventually(lambda: "4 runs are there" in log.read_text(), what="the last line of its log")
+    eventually(lambda: "4 runs exist" in log.read_text(), what="the last line of its log")
     again = cli(*LINE, "--seeds", "2", "--steps", "30", "--step-time", "0.01", "--detach", "--format", "json").json
     assert again["pid"] is None, "there was nothing left to do"
 
@@ -184,7 +184,7 @@ def test_a_detached_launcher_that_is_ended_lets_its_runs_save(cli: Cli, store: S
     assert run is not None and run.status is Status.INTERRUPTED
     assert run.reason is not None and "stopped by Ctrl-C" in run.reason
     log = store.paths.launch_log("s")
-    eventually(lambda: "launch again to go on" in log.read_text(), what="the last words of the launcher")
+    eventually(lambda: "launch again to resume" in log.read_text(), what="the last words of the launcher")
     assert "Traceback" not in log.read_text()
 
 

@@ -34,8 +34,8 @@ def test_frames_are_counted_before_the_first_run(cli: Callable[..., Answer]) -> 
     assert work["step"] == [{"count": 256, "unit": "frames", "made_of": "8 envs × 32 rollout steps"}]
     assert work["total"] == {"count": 15 * 1_048_576, "unit": "frames"} and work["estimated_seconds"] is None
     assert "To do: 15 runs of 4,096 steps: 1,048,576 frames each." in told.err
-    assert "A step is 256 frames (8 envs × 32 rollout steps). In all: 15,728,640 frames." in told.err
-    assert "Time: unknown until the first run has made some steps. --steps N makes it shorter." in told.err
+    assert "A step is 256 frames (8 envs × 32 rollout steps). Total: 15,728,640 frames." in told.err
+    assert "Time: unknown until the first run has completed some steps. Use --steps N to shorten it." in told.err
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_variants_of_different_sizes_are_added_up(store: Store) -> None:
     specs = [*specs_of("ppo", 2, "a", steps=10), *specs_of("ppo", 1, "b", steps=5, rollout=64)]
     work = workload_of(specs, load_recipe("ppo"), store, HERE, at_once=2)
     assert work.units == 2 * 10 * 256 + 5 * 512
-    assert work.lines()[0] == "To do: 3 runs of 5 to 10 steps. In all: 7,680 frames."
+    assert work.lines()[0] == "To do: 3 runs of 5 to 10 steps. Total: 7,680 frames."
 
 
 def test_a_program_has_no_steps_that_anybody_knows(store: Store) -> None:
@@ -82,9 +82,7 @@ def test_the_time_comes_from_finished_runs_of_these_options_on_this_machine(stor
     finished(store, 4, 9000.0, host="elsewhere", steps=10)
     work = workload_of(specs_of("fake", 6, steps=100), load_recipe("fake"), store, HERE, at_once=3)
     assert work.seconds == pytest.approx(6 * 200 / 3)  # the median run took 20 s for 10 steps
-    assert (
-        "about 6.7 min, 3 at once, judging by 3 finished runs with these options on this machine." in work.lines()[-1]
-    )
+    assert "about 6.7 min, 3 at once, based on 3 finished runs with these options on this machine." in work.lines()[-1]
 
 
 def test_a_study_takes_at_least_as_long_as_its_longest_run(store: Store) -> None:
@@ -121,7 +119,7 @@ def progress(store: Store, number: int, step: int, trained: float) -> None:
 
 def test_the_time_is_said_once_when_the_first_steps_tell_it(store: Store) -> None:
     clock, said = Clock(), list[str]()
-    watcher = PaceWatcher(lambda _: None, said.append, store, " --steps N makes it shorter.", clock=clock)
+    watcher = PaceWatcher(lambda _: None, said.append, store, " Use --steps N to shorten it.", clock=clock)
     runs = [
         scheduled(0, RunState.RUNNING),
         scheduled(1, RunState.RUNNING),
@@ -137,7 +135,7 @@ def test_the_time_is_said_once_when_the_first_steps_tell_it(store: Store) -> Non
     progress(store, 1, 100, 10.0)
     clock.now += 8
     watcher(runs)
-    assert said == ["Time: about 3.2 min to go, judging by the first steps. --steps N makes it shorter."]
+    assert said == ["Time: about 3.2 min to go, based on the first steps. Use --steps N to shorten it."]
     assert watcher.seconds == pytest.approx((2 * 0.9 + 2) * 100 / 2)
     clock.now += 60
     watcher(runs)
@@ -161,7 +159,7 @@ def test_many_short_runs_tell_the_time_by_those_that_ended(store: Store) -> None
     clock.now = 104.0
     watcher(runs)
     assert watcher.seconds == pytest.approx(6 * 4.0)
-    assert said == ["Time: about 24.0 s to go, judging by the first run."]
+    assert said == ["Time: about 24.0 s to go, based on the first run."]
 
 
 def test_a_launch_keeps_its_workload_in_the_document(cli: Callable[..., Answer], store: Store, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Verbs that compare arms: analyze, variance, power."""
+"""Verbs that compare variants: analyze, variance, power."""

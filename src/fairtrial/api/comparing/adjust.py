@@ -1,7 +1,7 @@
-"""analyze --adjust: differences adjusted for a covariate from before the change.
+"""analyze --adjust: adjust differences for a covariate that was measured before the change could act.
 
-A planned covariate (`adjust:` in the study file, or registered) makes the headline. One that is asked for afterwards is
-shown next to the headline, as exploratory: whoever may choose among covariates finds one that helps.
+A planned covariate (`adjust:` in the study file, or registered) determines the verdict. One that is requested
+afterwards is shown next to the verdict as exploratory: anyone free to choose among covariates will find one that helps.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from fairtrial.stats.summaries import SummaryRule, tidy
 from fairtrial.stats.verdicts import Decision
 
 FIRST_STEP = 1.0
-"""A value that was logged later is from after the change."""
+"""Last step at which a first value counts as measured before the change."""
 SUSPICIOUS = 0.01
 
 
 def with_planned_covariate(question: Question, planned: str | None) -> Question:
-    """What the study file plans. Another covariate, asked for now, would put an unplanned headline in its place."""
+    """Add the planned covariate to a question. Raises if the user now requests a different one."""
     if planned and question.adjust not in (None, planned):
         raise UserError(
             f"the study plans to adjust for {planned}, not for {question.adjust}",
-            hint="Leave --adjust out: the planned covariate is used.",
+            hint="Omit --adjust to use the planned covariate.",
         )
     return replace(question, planned_adjust=planned or question.planned_adjust)
 
@@ -56,24 +56,24 @@ def with_planned_covariate(question: Question, planned: str | None) -> Question:
 def check_planned(
     adjust: str, config: ComparisonConfig, variants: Sequence[str], compared: Sequence[str], seeds: int
 ) -> None:
-    """A plan that could never be carried out is refused when it is made."""
+    """Raise at planning time if the planned adjustment could never be computed."""
     baseline = baseline_variant(adjust)
     if not config.paired or config.method != "t":
-        raise UserError("adjusting for a covariate is for paired runs and the t method")
+        raise UserError("adjusting for a covariate needs paired runs and method t")
     if seeds < FEWEST_PAIRS:
-        raise UserError(f"adjusting for {adjust} needs {FEWEST_PAIRS} pairs, and {seeds} seeds are planned")
+        raise UserError(f"adjusting for {adjust} needs {FEWEST_PAIRS} pairs, but {seeds} seeds are planned")
     if baseline is not None and baseline not in variants:
         raise UserError(f"adjust: {unknown('variant', baseline, variants)}")
     if baseline in compared:
         raise UserError(_COMPARED.format(name=baseline))
 
 
-_COMPARED = "'{name}' is compared itself, so differences cannot be adjusted for it"
+_COMPARED = "'{name}' is one of the compared variants, so differences cannot be adjusted for it"
 
 
 def refuse_over_tasks(question: Question) -> None:
     if question.adjust is not None:
-        raise UserError("--adjust does not apply over tasks", hint="Leave it out, or compare one task.")
+        raise UserError("--adjust does not apply over tasks", hint="Omit it, or compare one task.")
 
 
 def _asked(question: Question) -> str | None:
@@ -81,7 +81,7 @@ def _asked(question: Question) -> str | None:
 
 
 def set_baseline_apart(run_set: RunSet, question: Question, named: Sequence[str | None] = ()) -> RunSet:
-    """An arm that differences are adjusted for is not compared itself; `named` are those that are to be."""
+    """Move the baseline arm of a covariate out of the compared arms. Raises if it is one of the `named` arms."""
     name = baseline_variant(_asked(question))
     if name is None:
         return run_set
@@ -96,7 +96,7 @@ def set_baseline_apart(run_set: RunSet, question: Question, named: Sequence[str 
 def adjust_comparisons_for(
     comparisons: Sequence[Comparison], run_set: RunSet, scores: RunScores, config: ComparisonConfig, question: Question
 ) -> list[Comparison]:
-    """Every comparison with its covariate adjustment, where one is planned or asked for."""
+    """Return every comparison with its covariate adjustment, if one is planned or requested."""
     name = _asked(question)
     if name is None:
         return list(comparisons)
@@ -118,7 +118,7 @@ def _refuse_other_designs(comparisons: Sequence[Comparison], config: ComparisonC
     if not config.paired:
         raise CannotAdjust("the runs are not paired by seed")
     if config.method != "t" or any("horizon" in each.tests for each in comparisons):
-        raise CannotAdjust("adjusting for a covariate is a regression, which judges means by t")
+        raise CannotAdjust("adjusting for a covariate is a regression, which needs means and method t")
 
 
 @dataclass(frozen=True)
@@ -154,20 +154,20 @@ def _array(values: Mapping[str, float | None], seeds: Sequence[str]) -> Array:
 
 
 def _baseline_covariate(name: str, seeds: Sequence[str], run_set: RunSet, rule: SummaryRule) -> Covariate:
-    """The baseline's number per seed, by the same rule as those that are compared."""
+    """Return the baseline's number per seed, by the same rule as for the compared arms."""
     alone = replace(run_set, arms=run_set.baseline)
     own, _ = number_runs(alone, run_set.metric, run_set.direction, rule)
     values = {seed: number.value for seed, number in own[name].items() if number.value is not None}
     missing = [seed for seed in seeds if seed not in values]
     if missing:
-        raise CannotAdjust(f"{name} has no number for seed {missing[0]}, which is one of the pairs")
+        raise CannotAdjust(f"{name} has no value for seed {missing[0]}, which is one of the pairs")
     return from_baseline(name, _array(values, seeds), np.array(list(values.values()), dtype=float))
 
 
 def _first_values(
     name: str, comparison: Comparison, seeds: Sequence[str], run_set: RunSet
 ) -> tuple[Covariate, list[FilledCaution]]:
-    """The first value of a metric in both runs of every pair."""
+    """Return the first value of a metric in both runs of every pair, with cautions."""
     dated = "step" not in run_set.lacking
     sides = [
         {label(trace): trace for trace in run_set.arms[arm] if is_scored(trace)}
@@ -190,10 +190,10 @@ def _first_value(trace: Trace, name: str, run_set: RunSet, *, dated: bool) -> fl
     if not len(steps) or not np.isfinite(values[0]):
         raise CannotAdjust(f"{trace.run} has no first value of {name}")
     if name == run_set.metric and len(steps) == 1:
-        raise CannotAdjust(f"{name} has one value per run, the one that is judged")
+        raise CannotAdjust(f"{name} has one value per run, which is the value being compared")
     if dated and steps[0] > FIRST_STEP:
         raise CannotAdjust(
-            f"{name} was first logged at step {steps[0]:g} ({trace.run}), after the change had begun to act",
+            f"{name} was first logged at step {steps[0]:g} ({trace.run}), after the change took effect",
             hint="Log it once before the first training step, at step 0.",
         )
     return float(values[0])
@@ -243,14 +243,14 @@ def _with_adjustment(
         covariate=record,
         cautions=cautions,
     )
-    # The slope takes a degree of freedom, too: the outlook is that of the adjusted difference's own standard error.
+    # The slope uses up a degree of freedom, so the outlook needs the standard error of the adjusted difference.
     error = inference.detail["standard_error"], inference.detail["df"]
     own = replace(config, alpha=judged.alpha)
     return replace(changed, **outlook(changed, made.adjusted.residual_sd, n, own, error[1], error))
 
 
 def _with_losses(decision: Decision, comparison: Comparison) -> Decision:
-    """Losses of the candidate decide about the adjusted verdict as they do about the plain one."""
+    """Apply the candidate's lost runs to the adjusted verdict, as for the unadjusted one."""
     if comparison.reliability is None or comparison.failure_value is not None:
         return decision
     return with_reliability(decision, comparison.reliability)

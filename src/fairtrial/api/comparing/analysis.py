@@ -1,4 +1,4 @@
-"""What is asked of runs, what an analysis gives back, and whether that meets what was required."""
+"""The question of an analysis, its result, and the check of a required verdict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUIREMENTS = ("better", "not-worse", "equivalent")
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of the runs. None: as the study says, or the default."""
+    """The question to answer with the runs. None means the value from the study, or the default."""
 
     metrics: Sequence[str] = ()
     direction: str | None = None
@@ -41,21 +41,21 @@ class Question:
     tasks: bool = False
     statistic: str | None = None
     gamma: float | None = None
-    """The score that counts as reached, for an optimality gap. None: 1, or 100 for normalized scores."""
+    """The target score of an optimality gap. None means 1, or 100 for normalized scores."""
     power: bool = False
     ttest: bool = False
     since: str | None = None
     seed: int = 0
     failure_value: float | None = None
-    """The number of a run that was lost. None: it has none, and reliability is judged."""
+    """The score to assign to a lost run. None means no score; reliability is judged instead."""
     target: float | None = None
-    """A fixed value that each arm is held against, in the place of a control."""
+    """A fixed value to compare each arm with, in place of a control."""
     known_sd: float | None = None
-    """With a target: the standard deviation of runs, known from elsewhere."""
+    """With a target: the standard deviation of runs, if it is known in advance."""
     adjust: str | None = None
-    """A covariate from before the change: a metric, whose first value counts, or `variant:NAME`, a baseline arm."""
+    """A covariate measured before the change: a metric (its first value), or `variant:NAME`, a baseline arm."""
     planned_adjust: str | None = None
-    """The covariate that the study file or the registration names; only that one enters the verdict."""
+    """The covariate from the study file or the registration. Only this one affects the verdict."""
 
     wanted = renamed_attribute("wanted", "metric_query")
 
@@ -64,14 +64,14 @@ class Question:
         return MetricQuery(self.metrics, self.direction, covariate=covariate_metric(self.adjust or self.planned_adjust))
 
     def asked(self, metric: str, summary: str) -> Asked:
-        """What a look at a difference records of the question: what was asked for, not what the runs made of it."""
+        """Return what an interim look records about the question: the request, not what it became for these runs."""
         method = (self.method or "t") + (", unpaired" if self.unpaired else "")
         return Asked(metric, method, self.side, summary)
 
 
 @dataclass(frozen=True)
 class ArmAccount:
-    """One arm: how many runs were planned, started, completed and used, and why the others were not."""
+    """The runs of one arm: numbers planned, started, completed and used, and why the others were left out."""
 
     variant: str
     planned: int
@@ -89,7 +89,7 @@ class ArmAccount:
 
 @dataclass(frozen=True)
 class Followed:
-    """The registration that an analysis followed, where what was done differs from it, and what nobody checked."""
+    """The registration that an analysis followed, the deviations from it, and what was not checked."""
 
     registration: str
     path: str
@@ -118,13 +118,13 @@ class Followed:
 
 @dataclass(frozen=True)
 class ComparisonsOnView:
-    """What a person who sees an analysis looks at: a question, and in each study the seeds of every comparison."""
+    """What an analysis shows to its reader: a question, and per study the seeds of every comparison."""
 
     asked: Asked
     seeds: Mapping[str, Sequence[Seeds]]
-    """Study → the seeds of each comparison, in the order of the analysis; empty where it has no run of the study."""
+    """Study → the seeds of each comparison, in the order of the analysis; empty if it has no run of the study."""
     secondary: bool = False
-    """Further metrics are looked at too, but no verdict about them is labelled by earlier looks."""
+    """Whether these are secondary metrics. Their looks are recorded, but earlier looks do not label their verdicts."""
 
     def looks_at(self, study: str) -> list[InterimLook]:
         return [InterimLook(self.asked, seeds) for seeds in self.seeds.get(study, ()) if seeds]
@@ -132,12 +132,12 @@ class ComparisonsOnView:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Verdicts first; then what they rest on."""
+    """The result of an analysis: the verdicts and the data behind them."""
 
     source: str
     metric: str
     direction: str
-    """`max` or `min`; `direction_source` is how that was decided: stated, recorded, recipe or name."""
+    """`max` or `min`. `direction_source` is where it comes from: stated, recorded, recipe or name."""
     summary: Mapping[str, Any]
     control: str
     arms: Sequence[ArmAccount]
@@ -150,19 +150,19 @@ class Analysis:
     cautions: Sequence[FilledCaution] = ()
     plan: Followed | None = None
     exploratory: Analysis | None = None
-    """What was asked beyond the plan, where one was followed."""
+    """Results for questions beyond the plan, if a registration was followed."""
     direction_source: str | None = None
     curves: Mapping[str, Sequence[Trace]] = field(default_factory=dict, repr=False)
     resampling_seed: int = 0
     on_view: Sequence[ComparisonsOnView] = field(default=(), repr=False)
-    """What is to be recorded as a look once somebody sees it."""
+    """What to record as an interim look once the analysis is shown."""
 
     def __str__(self) -> str:
         return self.headline
 
     @property
     def headline(self) -> str:
-        """The verdict in one sentence, also for a family."""
+        """The verdict in one sentence, for one comparison or a family."""
         return str(self.comparisons[0]) if len(self.comparisons) == 1 else family_sentence(self.comparisons)
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,9 +191,9 @@ class Analysis:
 
 
 def unmet(analysis: Analysis, requirement: str) -> str | None:
-    """Why a required verdict was not met, in one sentence; None where it was."""
+    """Return one sentence on why a required verdict was not met; None if it was met."""
     if requirement not in REQUIREMENTS:
-        raise InvalidOptions(f"a requirement is one of {', '.join(REQUIREMENTS)}, not '{requirement}'")
+        raise InvalidOptions(f"a requirement must be one of {', '.join(REQUIREMENTS)}, not '{requirement}'")
     accepted: Mapping[str, Callable[[Comparison], bool]] = {
         "better": lambda comparison: comparison.verdict is Verdict.BETTER,
         "not-worse": lambda comparison: (
@@ -207,7 +207,7 @@ def unmet(analysis: Analysis, requirement: str) -> str | None:
 
 
 def require(analysis: Analysis, requirement: str) -> None:
-    """Raise unless every comparison has the verdict that is required."""
+    """Raise `CheckFailed` unless every comparison has the required verdict."""
     missed = unmet(analysis, requirement)
     if missed:
         raise CheckFailed(missed)

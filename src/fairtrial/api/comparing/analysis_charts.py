@@ -1,4 +1,4 @@
-"""What a chart of an analysis is: the contract of the pictures that `analyze --plots` writes."""
+"""The interface of the charts that `analyze --plots` writes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from fairtrial.api.comparing.analysis import Analysis
 
 Pictures = Iterable[tuple[str, Callable[[], Any]]]
-"""File names without a suffix, each with the function that draws it."""
+"""File names without a suffix, each with the function that draws the picture."""
 
 
 @dataclass(frozen=True)
 class AnalysisChart:
-    """Pictures of an analysis, which `analyze --plots FOLDER` writes.
+    """Pictures of an analysis that `analyze --plots FOLDER` writes.
 
-    `pictures(analysis)` yields a file name without its suffix and a function that draws it, for each picture that the
-    analysis has numbers for. The function returns an Altair chart with a title; `charts.Frame`, `charts.Axis` and
-    `charts.finished` give it the look of the others.
+    `pictures(analysis)` yields a file name without its suffix and a function that draws the picture, for each picture
+    that the analysis has numbers for. The function returns an Altair chart with a title; `charts.Frame`, `charts.Axis`
+    and `charts.finished` give it the style of the built-in charts.
 
         def pictures(analysis):
             if len(analysis.comparisons) > 1:

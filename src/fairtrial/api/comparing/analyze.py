@@ -1,4 +1,4 @@
-"""analyze: control against candidate, from recorded runs or from anyone's table, to a verdict."""
+"""analyze: compare control and candidate, from recorded runs or an external table, and give a verdict."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def analyze(
     store: str | os.PathLike[str] | None = None,
     summary_table: SummaryOptions | None = None,
 ) -> Analysis:
-    """Did the candidate do better than the control? On a study, chosen runs, pairs, or files from elsewhere.
+    """Compare candidates with a control: in a study, chosen runs, pairs of runs, or files from other tools.
 
-    A file may also be a table of means, as papers print them; `summary_table` says what such a table leaves open.
+    A file may also be a table of means, as printed in papers; `summary_table` supplies what such a table omits.
     """
     question = question or Question()
     names = [studies] if isinstance(studies, str) else list(studies)
@@ -98,7 +98,7 @@ def analyze(
     }
     chosen = [what for what, is_given in given.items() if is_given]
     if len(chosen) > 1:
-        raise UserError(f"{' and '.join(chosen)} cannot be combined", hint="Give one source of runs.")
+        raise UserError(f"{' and '.join(chosen)} cannot be combined", hint="Specify one source of runs.")
     if question.target is not None:
         refuse_without_effect(question, control, paired_by_hand=pairs is not None)
     if source is not None:
@@ -108,7 +108,7 @@ def analyze(
             if published is not None:
                 return published
         elif summary_table is not None and summary_table.given():
-            raise UserError(f"{summary_table.given()[0]} is for a table of means, and {opened.label} holds runs")
+            raise UserError(f"{summary_table.given()[0]} applies to a table of means, but {opened.label} contains runs")
         run_set = from_source(opened, question.metric_query)
     elif pairs is not None:
         run_set = from_pairs(place, pairs, question.metric_query)
@@ -124,9 +124,9 @@ def analyze(
 
 
 def analyze_unseen(study: str, store: Store, project: Path, also: Sequence[InterimLook] = ()) -> Analysis:
-    """The analysis that `analyze` would show of a study of a project. Nobody sees it now, so that no look is recorded.
+    """Return what `analyze` would show for a study of a project. Nobody sees it now, so no interim look is recorded.
 
-    `also` are looks at the study that are recorded nowhere.
+    `also` holds looks at the study that are not recorded.
     """
     run_set = _of_studies(store, [study], Question())
     question = as_planned(Question(), run_set.plan)
@@ -137,7 +137,7 @@ def analyze_unseen(study: str, store: Store, project: Path, also: Sequence[Inter
 def analyze_run_set(
     run_set: RunSet, control: str | None, candidates: Sequence[str], question: Question, store: Store
 ) -> Analysis:
-    """What runs that are at hand say. Records nothing: `Analysis.on_view` is for whoever shows it to record."""
+    """Analyze a run set. Records nothing: a caller that shows the analysis must record `Analysis.on_view`."""
     if question.target is not None:
         return _analyse(choose_candidates(run_set, candidates), "", question, store)
     run_set = set_baseline_apart(run_set, question, (control, *candidates))
@@ -147,10 +147,10 @@ def analyze_run_set(
 def _run_ids(control: Sequence[str], candidate: Sequence[str], question: Question) -> dict[str, Sequence[str]]:
     if question.target is not None:
         if control:
-            raise UserError("--control-run-ids does not apply with --target", hint="Give --candidate-run-ids alone.")
+            raise UserError("--control-run-ids does not apply with --target", hint="Pass only --candidate-run-ids.")
         return {"candidate": candidate}
     if not control or not candidate:
-        raise UserError("both --control-run-ids and --candidate-run-ids are needed")
+        raise UserError("both --control-run-ids and --candidate-run-ids are required")
     return {"control": control, "candidate": candidate}
 
 
@@ -159,33 +159,33 @@ def _variants(control: str | None, candidates: Sequence[str], question: Question
         return {name: [name] for name in candidates}
     if not control or not candidates:
         raise UserError(
-            "nothing to analyse",
-            hint="Name a study, --control STUDY:VARIANT and --candidate STUDY:VARIANT, runs, or --from FILE.",
+            "nothing to analyze",
+            hint="Name a study or runs, or pass --control STUDY:VARIANT and --candidate STUDY:VARIANT, or --from FILE.",
         )
     return {name: [name] for name in (control, *candidates)}
 
 
 def _of_studies(store: Store, names: Sequence[str], question: Question) -> RunSet:
-    """One study, or several that are tasks of the same variants."""
+    """Return the runs of one study, or of several studies that are tasks of the same variants."""
     run_set = [from_study(store, name, question.metric_query) for name in names]
     first = run_set[0]
     if len(run_set) == 1:
         return first
     if not question.tasks:
-        raise UserError(f"{len(names)} studies were given", hint="With --tasks each of them is taken as a task.")
+        raise UserError(f"{len(names)} studies were given", hint="Pass --tasks to treat each study as a task.")
     shared = [arm for arm in first.arms if all(arm in each.arms for each in run_set)]
     if len(shared) < 2:
         raise UserError("the studies share fewer than two variants")
     merged = {arm: [replace(trace, task=each.source) for each in run_set for trace in each.arms[arm]] for arm in shared}
     ways = {each.direction for each in run_set} if question.direction is None else set()
     if len(ways) > 1:
-        raise UserError(f"the studies differ in which way {first.metric} is good", hint=GIVE_FLAG)
+        raise UserError(f"the studies disagree on the direction of {first.metric}", hint=GIVE_FLAG)
     studies = [study for each in run_set for study in each.studies]
     return replace(first, arms=merged, planned={}, source=", ".join(names), studies=studies)
 
 
 def as_planned(question: Question, plan: Mapping[str, Any] | None) -> Question:
-    """What the study decided on, where the person did not say otherwise now."""
+    """Fill the parts of a question that the user left open from the stored study."""
     if not plan:
         return question
     return replace(
@@ -198,7 +198,7 @@ def as_planned(question: Question, plan: Mapping[str, Any] | None) -> Question:
 
 @dataclass(frozen=True)
 class JudgedArms:
-    """The numbers of all runs and what they say about the arms; nothing but the series and the question enters it."""
+    """The score of every run and the comparisons of the arms. They depend only on the series and the question."""
 
     rule: SummaryRule
     config: ComparisonConfig
@@ -208,7 +208,7 @@ class JudgedArms:
 
 
 def judge_arms(run_set: RunSet, control: str, question: Question) -> JudgedArms:
-    """One number per run, and every other arm against the control."""
+    """Compute one number per run, and compare every other arm with the control."""
     rule = (question.summary or SummaryRule()).check()
     config = _comparison_config(run_set, rule, question)
     scores, windows = number_runs(run_set, run_set.metric, run_set.direction, rule)
@@ -277,30 +277,32 @@ def _comparison_config(run_set: RunSet, rule: SummaryRule, question: Question) -
 
 
 def _shown_bootstrap(question: Question) -> str | None:
-    """Resamples without a method: the bootstrap is shown next to the default method."""
+    """Return the bootstrap to show next to the default method if the user set the resamples but no method."""
     return "bca" if question.resamples is not None and question.method is None and not question.tasks else None
 
 
 def _refuse_for_families(comparisons: Sequence[Comparison], question: Question) -> None:
-    """What is about one interval cannot be shown for several at once."""
+    """Raise if an option that applies to a single interval was given with several comparisons."""
     asked = {"--certify": question.certify, "--power.enabled": question.power, "--ttest.enabled": question.ttest}
     given = [option for option, is_given in asked.items() if is_given]
     censored = any("horizon" in each.tests for each in comparisons)
     if given and (len(comparisons) > 1 or censored):
         why = "some runs never reached the threshold" if censored else f"there are {len(comparisons)} comparisons"
-        raise UserError(f"{given[0]} is for one comparison of numbers; {why}", hint="Choose one with --candidate.")
+        raise UserError(
+            f"{given[0]} needs a single comparison of numbers, but {why}", hint="Choose one with --candidate."
+        )
 
 
 def _check_tasks(run_set: RunSet, question: Question) -> None:
     tasks = {trace.task for traces in run_set.arms.values() for trace in traces}
     if len(tasks) > 1 and not question.tasks:
-        raise UserError(f"these runs cover {len(tasks)} tasks", hint="Add --tasks to judge them together.")
+        raise UserError(f"these runs cover {len(tasks)} tasks", hint="Pass --tasks to analyze them together.")
     if question.tasks and tasks == {None}:
-        raise UserError("--tasks: nothing says which task a run was on", hint="Name its column with --task-column.")
+        raise UserError("--tasks: the task of the runs is unknown", hint="Name the column with --task-column.")
 
 
 def _is_paired(run_set: RunSet, question: Question) -> bool:
-    """Paired when the seeds match one to one. Decided by the plan and the seeds, never by the values."""
+    """Return whether runs are paired: their seeds match one to one. Depends on the plan and seeds, never on values."""
     if question.unpaired:
         return False
     if run_set.paired_by_hand:
@@ -317,8 +319,8 @@ def _compare(
     others = [name for name in scores if name != control]
     if any(number.censored for arm in scores.values() for number in arm.values()):
         if question.method == "t" or config.shown_bootstrap is not None:
-            what = "t to judge" if question.method == "t" else "a bootstrap to resample"
-            raise UserError(f"some runs never reached the threshold, so there is no mean for {what}")
+            what = "the t test" if question.method == "t" else "the bootstrap"
+            raise UserError(f"some runs never reached the threshold, so {what} has no mean to use")
         return _compare_times(scores, control, others, config, question)
     if len(others) == 1:
         arms = lay_out_seeds(scores).complete() if config.paired else unpaired_samples(scores)
@@ -340,7 +342,7 @@ def _compare(
 def _compare_times(
     scores: RunScores, control: str, others: Sequence[str], config: ComparisonConfig, question: Question
 ) -> list[Comparison]:
-    """Some runs never arrived: lost runs are ranked with them, and p is adjusted where there are several arms."""
+    """Compare censored times: lost runs rank with those that never reached the threshold. Adjusts p for a family."""
     horizons = [n.horizon for arm in scores.values() for n in arm.values() if n.horizon is not None]
     arms = {
         name: np.array([math.inf if n.value is None else n.value for n in arm.values()]) for name, arm in scores.items()
@@ -355,7 +357,7 @@ def _compare_times(
 
 
 def _with_t(comparison: Comparison, arms: Mapping[str, Array], config: ComparisonConfig) -> Comparison:
-    """Student's t beside another method."""
+    """Add the result of Student's t test to a comparison."""
     if comparison.p_value is None:
         return comparison
     kept = keep_finite(arms[comparison.control], arms[comparison.candidate], paired=config.paired)
@@ -367,7 +369,7 @@ def _with_t(comparison: Comparison, arms: Mapping[str, Array], config: Compariso
 def _secondary(
     run_set: RunSet, control: str, rule: SummaryRule, config: ComparisonConfig, question: Question
 ) -> tuple[list[Comparison], list[ComparisonsOnView]]:
-    """Further metrics, each by itself: shown beside the verdict, which is about the first metric alone."""
+    """Compare each further metric separately, to show next to the verdict, which uses the first metric only."""
     comparisons, views = [], []
     for metric in list(run_set.directions)[1:]:
         direction = run_set.direction_of(metric)
@@ -389,7 +391,7 @@ def _certificate(
 
 
 def _power(comparison: Comparison, config: ComparisonConfig) -> dict[str, Any] | None:
-    """What this design detects, and what it would take to detect the smallest difference of interest."""
+    """Return the difference that this design can detect, and the seeds needed to detect the SESOI."""
     if comparison.effect.samples is None and comparison.sd_control is None:
         return None
     runs = min(comparison.n_control, comparison.n_candidate)

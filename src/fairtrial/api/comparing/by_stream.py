@@ -1,7 +1,7 @@
-"""variance --by-stream: which random stream does the noise come from?
+"""variance --by-stream: find the random stream that causes the noise.
 
-The runs are those of an ordinary study, in which some variants hold streams at a seed of their own (`stream_seed`).
-Which streams a variant varies follows from what its runs recorded, not from its name.
+The runs come from an ordinary study in which some variants fix the seed of single streams (`stream_seed`). The streams
+that a variant varies follow from what its runs recorded, not from its name.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from fairtrial.stats.summaries import SummaryRule
 
 SEEDS = 5
 HELD = 0
-"""The seed at which the suggested command holds a stream."""
-NO_STREAMS = "these runs do not record which random streams they draw from, so none can be varied alone"
+"""The fixed stream seed in the suggested command."""
+NO_STREAMS = "these runs did not record their random streams, so no stream can be varied alone"
 
 
 @dataclass(frozen=True)
 class ByStream:
-    """What runs vary by when one random stream changes with the seed and the others do not."""
+    """The variation of runs when one random stream follows the run seed and the others are fixed."""
 
     metric: str
     summary: str
@@ -61,12 +61,12 @@ def variance_by_stream(
     window: SummaryRule | None = None,
     store: str | os.PathLike[str] | None = None,
 ) -> ByStream:
-    """Which random stream matters most: runs of variants that differ in nothing but the streams they hold still."""
+    """Rank random streams by their noise, from variants that differ only in the streams they fix."""
     if not 0.5 < level < 1:
         raise InvalidOptions(f"level must lie between 0.5 and 1, not {level!r}")
     references = [runs] if isinstance(runs, str) else list(runs)
     if not references:
-        raise UserError("no runs given", hint="Name a study whose variants hold streams still (stream_seed).")
+        raise UserError("no runs given", hint="Name a study whose variants fix streams with stream_seed.")
     place = open_store(store)
     run_set = from_runs(place, {"runs": references}, MetricQuery([metric] if metric else [], curve=True))
     run_set = replace(run_set, arms=by_variant(run_set.arms["runs"]))
@@ -90,9 +90,11 @@ def variance_by_stream(
 
 
 def _varied(traces: Sequence[Trace]) -> tuple[str, ...]:
-    """The streams that change with the seed in the runs of a variant."""
+    """Return the streams that follow the run seed in the runs of a variant."""
     if any(trace.streams is None for trace in traces):
-        raise UserError(NO_STREAMS, hint="A recipe that draws from named streams does; a program of its own does not.")
+        raise UserError(
+            NO_STREAMS, hint="Use a recipe that draws from named streams; an external program does not record them."
+        )
     used = frozenset[str]().union(*(trace.streams or () for trace in traces))
     return tuple(sorted(name for name in used if all(trace.stream_seed(name) == _seed(trace) for trace in traces)))
 
@@ -106,7 +108,7 @@ def _whole(traces: Sequence[Trace]) -> tuple[str, ...]:
 
 
 def _refuse_other_differences(run_set: RunSet) -> None:
-    """Variants that differ in more than their streams would be compared for the wrong reason."""
+    """Raise if variants differ in more than their streams: the difference could not be attributed to a stream."""
     names = list(run_set.arms)
     first = _options(run_set.arms[names[0]][0])
     for name in names:
@@ -130,19 +132,17 @@ def _spelled(value: Any) -> bytes:
 
 
 def _refuse_all_at_once(run_set: RunSet, varied: Mapping[str, tuple[str, ...]], store: Store) -> None:
-    """Runs in which everything changes with the seed say nothing about single streams; the hint is how to get those."""
+    """Raise if all streams vary together in every variant. The hint is a command that varies them one by one."""
     whole = {name for name, streams in varied.items() if streams == _whole(run_set.arms[name])}
     if len(whole) < len(varied):
         return
     [*_, streams] = varied.values()
-    message = f"these runs vary all of their random streams at once ({', '.join(streams)})"
+    message = f"these runs vary all their random streams at once ({', '.join(streams)})"
     if len(streams) < 2:
-        raise UserError(f"these runs draw from one random stream only ({', '.join(streams) or 'none'})")
+        raise UserError(f"these runs use only one random stream ({', '.join(streams) or 'none'})")
     plan = plan_of(store, run_set.studies)
     if plan is None:
-        raise UserError(
-            message, hint="Launch variants that hold streams still, such as --variant order:stream_seed=init=0."
-        )
+        raise UserError(message, hint="Launch variants that fix streams, such as --variant order:stream_seed=init=0.")
     own = plan["variants"].get(next(iter(run_set.arms)).partition("/")[2], {})
     held = {name: {"stream_seed": {other: HELD for other in streams if other != name}} for name in streams}
     again = {
@@ -161,10 +161,10 @@ def _ranked(
     together: tuple[tuple[str, ...], Array] | None = None
     for name, streams in varied.items():
         if not streams:
-            raise UserError(f"{name} holds every random stream still, so its runs are one run", hint="Leave it out.")
+            raise UserError(f"{name} fixes every random stream, so all its runs are identical", hint="Omit it.")
         if streams in alone or (together and together[0] == streams):
             raise UserError(
-                f"two variants vary {' and '.join(streams)}; {name} is one of them", hint="Name one of them."
+                f"two variants vary {' and '.join(streams)}; {name} is one of them", hint="Name only one of them."
             )
         if streams == _whole(run_set.arms[name]):
             together = streams, samples[name]

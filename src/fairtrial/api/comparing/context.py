@@ -1,4 +1,4 @@
-"""What only the source of the runs knows: who is missing, was it fair, what was shared?"""
+"""Facts that come from the source of the runs: missing runs, fairness, and shared random streams."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fairtrial.stats.summaries import Summarised, Window, end_slope, tidy
 
 ENOUGH_CURVES = 30
 MOVING = 0.1
-"""An average run that still changes by a tenth of its range in its last tenth has not settled."""
+"""Mean change in the last tenth of a run, as a fraction of its range, above which the run has not settled."""
 
 
 def fairness_of(run_set: RunSet, control: str, candidate: str) -> Fairness:
@@ -46,20 +46,20 @@ def fairness_of(run_set: RunSet, control: str, candidate: str) -> Fairness:
     variants = (run_set.plan or {}).get("variants", {})
     declared = None
     if control in variants and candidate in variants:
-        free = recipe.options.free_values if recipe else None  # holds the keys that are no options of the recipe
+        free = recipe.options.free_values if recipe else None  # holds the keys that are not options of the recipe
         declared = {*variants[control], *variants[candidate], *([free] if free else [])}
     roles = {info.name: info.role.value for info in describe_options(recipe.options)} if recipe else {}
     return judge_fairness(sides[0], sides[1], names=(control, candidate), declared=declared, roles=roles)
 
 
 def _recipe(facts: Sequence[Mapping[str, Any]]) -> LoadedRecipe | None:
-    """The recipe of recorded runs, where it is at hand: it knows the role of each option.
+    """Return the recipe of recorded runs if it is available: it defines the role of each option.
 
-    Jobs record the full path of a recipe file. Any other comes with runs from elsewhere, whose code is not run here.
+    Jobs record the absolute path of a recipe file. A relative path comes with imported runs, whose code must not run.
     """
     if not facts or (facts[0]["recipe_file"] and not Path(facts[0]["recipe_file"]).is_absolute()):
         return None
-    if facts[0]["recipe_file"] is None and str(facts[0]["recipe"]).endswith(".py"):  # never written by a job
+    if facts[0]["recipe_file"] is None and str(facts[0]["recipe"]).endswith(".py"):  # a job never records this
         return None
     try:
         return load_recipe(facts[0]["recipe"], file=facts[0]["recipe_file"])
@@ -68,17 +68,17 @@ def _recipe(facts: Sequence[Mapping[str, Any]]) -> LoadedRecipe | None:
 
 
 def in_context(comparison: Comparison, run_set: RunSet, fairness: Fairness) -> Comparison:
-    """Add what only the source knows: shared streams and unfairness."""
+    """Add the shared random streams and the fairness cautions to a comparison."""
     cautions = (*comparison.cautions, *fairness.cautions)
     return replace(comparison, streams=_streams(run_set, comparison), cautions=cautions)
 
 
 def _streams(run_set: RunSet, comparison: Comparison) -> str:
-    """The random streams that paired runs shared: asked for by both, from the same seed."""
+    """Return the random streams that paired runs shared: used by both, with the same seed."""
     if comparison.pairing != "paired":
         return "none"
     sides = [
-        {t.seed: t for t in run_set.arms[name] if t.status is Status.COMPLETED}  # others may not have come to draw
+        {t.seed: t for t in run_set.arms[name] if t.status is Status.COMPLETED}  # others may have ended too early
         for name in (comparison.control, comparison.candidate)
     ]
     pairs = [(sides[0][seed], sides[1][seed]) for seed in sides[0] if seed in sides[1]]
@@ -93,7 +93,7 @@ def account_of(run_set: RunSet, name: str, scores: Mapping[str, Summarised]) -> 
     traces = run_set.arms[name]
     seeds = run_set.planned_seeds(name)
     values = np.sort(np.array([n.value for n in scores.values() if n.value is not None], dtype=float))
-    known = not any(n.censored for n in scores.values())  # the mean of those that arrived would flatter
+    known = not any(n.censored for n in scores.values())  # a mean without censored runs would be too good
     left_out: list[Mapping[str, str | None]] = [
         {"run": trace.run, "seed": trace.seed, "reason": _why_left_out(trace, scores)}
         for trace in traces
@@ -126,7 +126,7 @@ def _why_left_out(trace: Trace, scores: Mapping[str, Summarised]) -> str:
 def shared_cautions(
     run_set: RunSet, scores: RunScores, windows: Mapping[str, Window | None], *, paired: bool
 ) -> list[FilledCaution]:
-    """What all comparisons of an analysis rest on."""
+    """Return the cautions that apply to all comparisons of an analysis."""
     cautions: dict[str, FilledCaution] = {caution["text"]: caution for caution in run_set.direction_cautions}
     ends = {name: window[1] for name, window in windows.items() if window is not None}
     if len(set(ends.values())) > 1:
@@ -159,9 +159,9 @@ def shared_cautions(
 
 
 def _about_code(run_set: RunSet) -> list[FilledCaution]:
-    """What keeps others from making these runs again: code that is in no commit, in several, or in an unknown one.
+    """Return cautions about code that others cannot reproduce: uncommitted, from several commits, or unknown.
 
-    Numbers from a file say nothing about code, and so give no reason for a caution.
+    Runs from a file have no information about their code, and so cause no caution.
     """
     recorded = {
         name: [trace.facts for trace in traces if "commit" in trace.facts] for name, traces in run_set.arms.items()
@@ -177,7 +177,7 @@ def _about_code(run_set: RunSet) -> list[FilledCaution]:
 
 
 def constant_metrics(run_set: RunSet, scores: RunScores) -> list[FilledCaution]:
-    """Arms whose runs all have the same number although their seeds differ."""
+    """Return cautions about arms whose runs all have the same number although their seeds differ."""
     constant_metrics: list[FilledCaution] = []
     for name, arm in scores.items():
         completed = [trace for trace in run_set.arms[name] if trace.status is Status.COMPLETED]

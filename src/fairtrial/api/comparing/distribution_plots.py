@@ -1,4 +1,4 @@
-"""Charts of what a comparison rests on: resampled mean differences, and whether the numbers look normal."""
+"""Charts of the distributions behind a comparison: resampled mean differences, and normal Q–Q plots."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fairtrial.stats.distribution import normal_quantiles, resample_difference
 from fairtrial.stats.samples import Array
 
 MOST_PANELS = 12
-"""Of one chart: more would be too small to read or too long to print."""
+"""Largest number of panels in one chart: more would be too small to read or too long to print."""
 METHODS = {"BCa bootstrap": "bca", "percentile bootstrap": "percentile", "studentized bootstrap": "studentized"}
 
 
 def bootstrap_chart(analysis: Analysis) -> Any:
-    """The bootstrap distribution of every difference, with its interval and that of the verdict."""
+    """Draw the bootstrap distribution of every difference, with its interval and that of the verdict."""
     judged = [comparison for comparison in analysis.comparisons if comparison.p_value is not None]
     if not judged:
         raise NothingToDraw("no difference was resampled")
@@ -68,7 +68,7 @@ def _resampled(analysis: Analysis, comparison: Comparison) -> charts.Resamples:
 
 
 def _samples(analysis: Analysis, comparison: Comparison) -> tuple[Array, Array]:
-    """The numbers of both arms as the comparison used them."""
+    """Return the numbers of both arms as the comparison used them."""
     values = {arm.variant: arm.values for arm in analysis.arms}
     sides = values[comparison.control], values[comparison.candidate]
     paired = comparison.pairing == "paired"
@@ -85,7 +85,7 @@ def _numbers(side: Mapping[str, float | None], failure_value: float | None) -> A
 
 
 def normality_chart(analysis: Analysis) -> Any:
-    """A normal Q–Q plot of what the test assumes to be normal: the differences of pairs, or each arm."""
+    """Draw a normal Q–Q plot of what the test assumes to be normal: the paired differences, or each arm."""
     judged = [comparison for comparison in analysis.comparisons if comparison.diagnostics]
     paired = all(comparison.pairing == "paired" for comparison in judged)
     panels = _of_differences(analysis, judged) if paired else _of_arms(analysis, judged)
@@ -122,7 +122,7 @@ def _quantiles(name: str, values: Array, p_value: float | None) -> charts.Quanti
 
 
 def _distributions(analysis: Analysis) -> Pictures:
-    """None for a comparison by ranks of times, or with a fixed value: there are no two arms to resample."""
+    """Yield no picture for ranked times or a fixed target: there are no two arms to resample."""
     of_ranks = any("horizon" in each.tests or each.target is not None for each in analysis.comparisons)
     if not analysis.tasks and not of_ranks:
         yield "bootstrap_distribution", partial(bootstrap_chart, analysis)

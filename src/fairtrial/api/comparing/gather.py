@@ -1,4 +1,4 @@
-"""Which runs belong to which arm: from a study, chosen runs, pairs, or a file from elsewhere."""
+"""Collect the runs of each arm from a study, chosen runs, pairs of runs, or a file of another tool."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class RunSet:
-    """Arms by name, in the order of the study; `planned` has the seeds that each was meant to have."""
+    """The runs of each arm, in the order of the study. `planned` holds the planned seeds of each arm."""
 
     arms: Mapping[str, Sequence[Trace]]
     directions: Mapping[str, Direction]
-    """Metric → which way is good; the first metric is the one that the verdict is about."""
+    """Metric → its direction. The verdict is about the first metric."""
     planned: Mapping[str, Sequence[str]] = field(default_factory=dict)
     plan: Mapping[str, Any] | None = None
     studies: Sequence[str] = ()
     source: str = ""
     repeated: int = 0
     damaged: Mapping[str, str] = field(default_factory=dict)
-    """Run → why it is not scored: its files are not what was recorded."""
+    """Run → why it is not scored: its files do not match what was recorded."""
     paired_by_hand: bool = False
     lacking: Sequence[str] = ()
-    """Roles that no column of the file has: `variant`, `step`."""
+    """Roles without a column in the file: `variant`, `step`."""
     free_columns: Sequence[str] = ()
-    """Columns of the file without numbers and without a role."""
+    """Non-numeric columns of the file that have no role."""
     removed: Collection[str] = ()
-    """Ids of runs that were made, put into the archive of the study, and not made again."""
+    """Ids of runs that were moved to the archive of the study and not run again."""
     baseline: Mapping[str, Sequence[Trace]] = field(default_factory=dict)
-    """An arm that is no side of any comparison: differences are adjusted for its values."""
+    """An arm that is not compared; differences are adjusted for its values."""
 
     def missing_seeds(self, name: str) -> list[str]:
-        """Planned seeds of a variant that have no run."""
+        """Return the planned seeds of a variant that have no run."""
         present = {trace.seed for trace in self.arms[name]}
         return [seed for seed in self.planned_seeds(name) if seed not in present]
 
     def removed_seeds(self, name: str) -> list[str]:
-        """Seeds of a variant whose runs were made and then removed."""
+        """Return the seeds of a variant whose runs were removed."""
         parts = [parts_of_run_id(each) for each in sorted(self.removed)]
         return [str(seed) for variant, seed, attempt in filter(None, parts) if variant == name and attempt == 1]
 
@@ -72,11 +72,11 @@ class RunSet:
 
     @property
     def direction(self) -> Better:
-        """Which way is good, or an error: nothing is judged by a metric whose direction is not known."""
+        """The direction of the main metric. Raises if it is unknown, because no verdict is possible then."""
         return self.direction_of(self.metric)
 
     def direction_for(self, rule: SummaryRule) -> Better:
-        """The same for one variant by itself: only some summaries ask which way is good."""
+        """Return the direction for a single variant. Raises only if the summary rule depends on it."""
         return self.direction if rule.kind.uses_direction else self.directions[self.metric].better or "max"
 
     @property
@@ -85,7 +85,7 @@ class RunSet:
 
     def direction_of(self, metric: str) -> Better:
         first = metric == self.metric
-        return self.directions[metric].known(GIVE_FLAG if first else f"Give --metric {metric}:max or {metric}:min.")
+        return self.directions[metric].known(GIVE_FLAG if first else f"Pass --metric {metric}:max or {metric}:min.")
 
     @property
     def direction_cautions(self) -> list[FilledCaution]:
@@ -98,24 +98,24 @@ class RunSet:
 
 @dataclass(frozen=True)
 class MetricQuery:
-    """What a person asked for about the metric: names in order of importance, and which way is good.
+    """The metrics that the user requested, in order of importance, and their directions.
 
-    A name may carry its own direction, NAME:max or NAME:min; `direction` is about the first.
+    A name may include its direction, as NAME:max or NAME:min; `direction` applies to the first one.
     """
 
     metrics: Sequence[str] = ()
     direction: str | None = None
     curve: bool = False
-    """Without a name: rather the metric that is logged along the way than the one that is reported at the end."""
+    """If no metric is named, prefer one that is logged during training over one that is reported at the end."""
     fallback: str | None = None
-    """The direction to go by where nothing else says it."""
+    """The direction to use if nothing else determines it."""
     covariate: str | None = None
-    """A metric that is read too, and judged by nobody."""
+    """A metric to read in addition, which is not judged."""
     repeats: bool = False
-    """Also the repeats of a variant's runs with the same seed, which are not further seeds."""
+    """Whether to include repeats of a run with the same seed, which do not add seeds."""
 
     def among(self, known: Collection[str]) -> tuple[list[str], dict[str, str]]:
-        """The names, and the directions that were stated; a colon that belongs to a logged name is left alone."""
+        """Return the names and the stated directions. A colon that is part of a logged name is kept."""
         names: list[str] = []
         stated: dict[str, str] = {}
         for given in self.metrics:
@@ -133,7 +133,7 @@ class MetricQuery:
 
 
 def from_study(store: Store, reference: str, query: MetricQuery) -> RunSet:
-    """The variants of a study, by its name or file."""
+    """Return the runs of a study, given by name or file, by variant."""
     name = study_name(store, reference)
     plan = load_plan(store, name)
     recorded = read_study(store, name)
@@ -161,7 +161,7 @@ def from_study(store: Store, reference: str, query: MetricQuery) -> RunSet:
 
 
 def study_name(store: Store, reference: str) -> str:
-    """The study that a person means by its name or by its file."""
+    """Return the name of the study that a study name or a study file refers to."""
     if reference.endswith((".yaml", ".yml")) and Path(reference).is_file():
         return read_study_file(Path(reference)).study
     known = store.studies()
@@ -172,12 +172,12 @@ def study_name(store: Store, reference: str) -> str:
 
 
 def from_runs(store: Store, references: Mapping[str, Sequence[str]], query: MetricQuery) -> RunSet:
-    """Chosen runs by arm. A reference is a run's id, path or glob, STUDY:VARIANT, a study, or a variant's bare name."""
+    """Return chosen runs by arm. A reference is a run's id, path or glob, STUDY:VARIANT, a study, or a variant."""
     arms = {name: _resolve(store, each, repeats=query.repeats) for name, each in references.items()}
     runs = [each.run for arm in arms.values() for each in arm]
     twice = sorted(path for path, count in Counter(run.path for run in runs).items() if count > 1)
     if twice:
-        raise UserError(f"run {twice[0].name} was chosen for both arms or twice")
+        raise UserError(f"run {twice[0].name} was chosen more than once or for both arms")
     run_set = _from_runs(query, arms, None)
     return replace(run_set, studies=sorted({run.study for run in runs}), source="chosen runs")
 
@@ -202,9 +202,9 @@ def _resolve(store: Store, references: Sequence[str], *, repeats: bool = False) 
 
 
 def _spell_out(store: Store, reference: str) -> str:
-    """STUDY:VARIANT for the bare name of a variant, as scripts name their runs: `run1` means `run1.seed7`.
+    """Return STUDY:VARIANT for the bare name of a variant: for a script, `run1` means `run1.seed7`.
 
-    A run's own id comes first. A variant that several studies have is refused: their runs need not be comparable.
+    The id of a run takes precedence. Raises if several studies have the variant: their runs may not be comparable.
     """
     studies: dict[str, None] = {}
     for study, entry in store.directories():
@@ -239,7 +239,7 @@ def _from_runs(query: MetricQuery, arms: Mapping[str, Sequence[Recorded]], plan:
 
 
 def _drawn(metric: str, arms: Mapping[str, Sequence[Recorded]]) -> list[str]:
-    """The metric of the learning curves, which is another one where the judged metric has one value per run."""
+    """Return the metric of the learning curves, which is another one if the judged metric has one value per run."""
     points: Counter[str] = Counter()
     for each in (each for arm in arms.values() for each in arm):
         for name, (steps, _) in each.series.items():
@@ -249,20 +249,20 @@ def _drawn(metric: str, arms: Mapping[str, Sequence[Recorded]]) -> list[str]:
 
 
 def _covariates(query: MetricQuery, plan: Mapping[str, Any] | None) -> list[str]:
-    """The covariate that is asked for now, or the planned one. Whether it can be used is not decided here."""
+    """Return the requested covariate, or the planned one, without checking whether it can be used."""
     covariate = query.covariate or covariate_metric((plan or {}).get("adjust"))
     return [covariate] if covariate else []
 
 
 def _is_nobodys(run: Run) -> bool:
-    """Whether nothing says which variant and seed a damaged run belongs to: neither its files nor its folder."""
+    """Return whether neither the files nor the directory of a damaged run identify its variant and seed."""
     return run.status is Status.DAMAGED and parts_of_run_id(run.path.name) is None
 
 
 def _metrics(
     runs: Sequence[Run], query: MetricQuery, plan: Mapping[str, Any] | None
 ) -> tuple[list[str], dict[str, str]]:
-    """The metrics that are asked for, and the directions that were stated with them."""
+    """Return the requested metrics and the directions that were stated with them."""
     logged = sorted({name for run in runs for name in run.final})
     given, stated = query.among(logged)
     given = given or ([plan["metric"]] if plan and plan.get("metric") else [])
@@ -272,12 +272,12 @@ def _metrics(
     ended = next((run for run in runs if run.final), None)
     default = _default_metric(ended, curve=query.curve) if ended else None
     if default is None:
-        raise UserError("none of these runs has logged a metric yet", hint="Look at them: fairtrial runs list")
+        raise UserError("none of these runs has logged a metric yet", hint="List the runs: fairtrial runs list")
     return [default], {default: query.direction} if query.direction else {}
 
 
 def refuse_not_logged(given: Sequence[str], logged: Sequence[str]) -> None:
-    """A metric that no run logged is an error that names those which were; never another one in its place."""
+    """Raise if a metric was not logged, and list the logged ones; never use another metric in its place."""
     problems = [unknown("metric", name, logged) for name in given if logged and name not in logged]
     if problems:
         raise UserError(problems[0], problems=problems[1:], hint=f"Logged: {', '.join(logged)}.")
@@ -289,9 +289,9 @@ def _default_metric(run: Run, *, curve: bool) -> str | None:
 
 
 def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], query: MetricQuery) -> RunSet:
-    """Pairs made by hand: each names a control run and a candidate run, and perhaps the seed they share."""
+    """Return runs that the user paired: each pair names a control run, a candidate run and optionally a seed."""
     problems = [
-        f"pair {i}: takes 'control', 'candidate', perhaps 'seed', and nothing else"
+        f"pair {i}: takes 'control', 'candidate', optionally 'seed', and nothing else"
         for i, pair in enumerate(pairs, 1)
         if not (isinstance(pair, Mapping) and {"control", "candidate"} <= set(pair) <= {"control", "candidate", "seed"})
     ]
@@ -300,7 +300,9 @@ def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], query: MetricQu
     ]
     if problems or not pairs:
         messages = problems or ["--pairs names no pair"]
-        raise UserError(messages[0], problems=messages[1:], hint='Like {"control": RUN, "candidate": RUN, "seed": 1}.')
+        raise UserError(
+            messages[0], problems=messages[1:], hint='Example: {"control": RUN, "candidate": RUN, "seed": 1}.'
+        )
     sides = {side: [_one(store, str(pair[side])) for pair in pairs] for side in ("control", "candidate")}
     runs = [each.run for side in sides.values() for each in side]
     if len({run.path for run in runs}) < len(runs):
@@ -316,7 +318,7 @@ def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], query: MetricQu
 
 
 def _one(store: Store, reference: str) -> Recorded:
-    """The one run of a pair's side."""
+    """Return the single run that a reference in a pair names."""
     if _spell_out(store, reference) == reference:
         return Recorded(*with_series(store.find(reference)))
     recorded_runs = _resolve(store, [reference])
@@ -336,9 +338,9 @@ def _pair_labels(pairs: Sequence[Mapping[str, Any]], sides: Mapping[str, Sequenc
 
 
 def choose_arms(run_set: RunSet, control: str | None, candidates: Sequence[str]) -> tuple[RunSet, str]:
-    """The control (named, or the first arm) and what is set against it: the named candidates, or all other arms.
+    """Keep the control (named, or the first arm) and the named candidates, or all other arms. Returns the control too.
 
-    Arms without a single outcome say nothing; where others remain they are left aside.
+    Arms without a scored run are dropped if others remain.
     """
     names = list(run_set.arms)
     problems = [unknown("variant", name, names) for name in (control, *candidates) if name and name not in names]
@@ -353,39 +355,39 @@ def choose_arms(run_set: RunSet, control: str | None, candidates: Sequence[str])
     if len(chosen) < 2 and "variant" in run_set.lacking:
         guess = f", such as {run_set.free_columns[0]}" if run_set.free_columns else ""
         raise UserError(
-            f"{run_set.source} has no column that names the variant, so there is nothing to compare",
-            hint=f"Name the column that holds it{guess}, with --variant-column.",
+            f"{run_set.source} has no variant column, so there is nothing to compare",
+            hint=f"Name the column{guess}, with --variant-column.",
         )
     if len(chosen) < 2:
         raise UserError(
             f"{run_set.source} has one variant, {first}; a comparison needs two",
-            hint="How noisy one variant is: fairtrial variance.",
+            hint="To measure the noise of one variant, use: fairtrial variance",
         )
     arms = {name: run_set.arms[name] for name in dict.fromkeys(chosen)}
     return replace(run_set, arms=arms), first
 
 
 def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
-    """The files that a person named: one, or several."""
+    """Return the given file or files as a list of paths."""
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not given:
-        raise UserError("no file was given to read results from")
+        raise UserError("no result file was given")
     return [Path(each) for each in given]
 
 
 def from_file(paths: Sequence[Path], columns: Columns, query: MetricQuery) -> RunSet:
-    """The runs of files that another tool wrote; variants in the order in which they first occur."""
+    """Return the runs in files of another tool; variants are in order of first appearance."""
     return from_source(open_runs(paths, columns), query)
 
 
 def from_source(table: RunSource, query: MetricQuery) -> RunSet:
-    """The same for what a reader has opened already."""
+    """Return the runs of a source that a reader has already opened."""
     metrics, stated = _file_metrics(table, query)
     if query.covariate is not None and not table.known(query.covariate):
         raise UserError(f"{table.label}: {unknown('metric', query.covariate, table.metrics())}")
     traces = table.traces(list(dict.fromkeys([*metrics, *([query.covariate] if query.covariate else [])])))
     if not traces:
-        raise UserError(f"{table.label} has no value of {metrics[0]}")
+        raise UserError(f"{table.label} has no values of {metrics[0]}")
     arms: dict[str, list[Trace]] = {}
     for trace in traces:
         arms.setdefault(trace.variant, []).append(trace)
@@ -394,7 +396,7 @@ def from_source(table: RunSource, query: MetricQuery) -> RunSet:
 
 
 def only_variants(run_set: RunSet, names: Sequence[str]) -> RunSet:
-    """The variants of a file that were chosen by name; all of them where none was."""
+    """Keep the named variants of a file, or all of them if none is named."""
     problems = [
         f"{run_set.source}: {unknown('variant', name, run_set.arms)}" for name in names if name not in run_set.arms
     ]
@@ -414,17 +416,17 @@ def _file_metrics(table: RunSource, query: MetricQuery) -> tuple[list[str], dict
     if not known:
         why = table.why_none()
         raise UserError(
-            f"{table.label} has no column of numbers" + (f" ({why})" if why else ""), hint="Choose with --metric."
+            f"{table.label} has no numeric column" + (f" ({why})" if why else ""), hint="Choose with --metric."
         )
     if len(known) > 1:
         shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
-        message = f"{table.label} has {len(known)} columns or names that may be metrics: {shown}"
+        message = f"{table.label} has {len(known)} possible metrics: {shown}"
         raise UserError(message, hint="Choose with --metric.")
     return known, {known[0]: query.direction} if query.direction else {}
 
 
 def since(run_set: RunSet, created: float) -> RunSet:
-    """Only runs that were begun at that moment or later."""
+    """Keep only runs that started at this time or later."""
     arms = {
         name: [trace for trace in traces if trace.facts.get("created", created) >= created]
         for name, traces in run_set.arms.items()
@@ -433,7 +435,7 @@ def since(run_set: RunSet, created: float) -> RunSet:
 
 
 def damage_cautions(run_set: RunSet) -> list[FilledCaution]:
-    """Who is damaged, and why: no run goes silently missing from a result."""
+    """Return a caution that names the damaged runs and why: no run may be left out without notice."""
     if not run_set.damaged:
         return []
     messages = [f"{name} ({reason})" for name, reason in sorted(run_set.damaged.items())]
@@ -442,5 +444,5 @@ def damage_cautions(run_set: RunSet) -> list[FilledCaution]:
 
 
 def is_scored(trace: Trace) -> bool:
-    """Whether a run is an outcome: it ended by itself, well or badly. Others are run again, not scored."""
+    """Return whether a run is an outcome, that is, it ended by itself. Other runs are run again, not scored."""
     return is_outcome(trace.status)

@@ -1,4 +1,4 @@
-"""One number per run: arms of traces become arms of numbers, aligned by seed where they are paired."""
+"""Reduce every run to one number, and align the numbers of the arms by seed if runs are paired."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from fairtrial.stats.samples import Array, Mask
 from fairtrial.stats.summaries import Curve, Summarised, SummaryRule, Window, summarise, tidy, windows_of
 
 RunScores = dict[str, dict[str, Summarised]]
-"""Arm → run (its seed, or its name where it has none) → its number or why it has none."""
+"""Arm → run (its seed, or its name if it has no seed) → its number, or why it has none."""
 
 
 Series = dict[str, list[tuple[Trace, Curve]]]
-"""Arm → its runs that are outcomes, each with what it logged of a metric."""
+"""Arm → its scored runs, each with the logged curve of a metric."""
 
 
 def number_runs(
     run_set: RunSet, metric: str, direction: str, rule: SummaryRule, task: str | None = None
 ) -> tuple[RunScores, dict[str, Window | None]]:
-    """The number of every run that is an outcome, and the steps that the runs of each arm were looked at."""
+    """Return the number of every scored run, and the window of steps that was used for each arm."""
     series = _series(run_set, metric, task)
     completed = _completed(series)
     _refuse_without_steps(run_set, rule)
@@ -56,7 +56,7 @@ def number_runs(
 
 
 def logging_cautions(run_set: RunSet, rule: SummaryRule) -> list[FilledCaution]:
-    """What to know where runs logged at different steps: how many values are left aside, metric by metric."""
+    """Return a caution for each metric that runs logged at different steps, so that some values are not used."""
     if not rule.depends_on_density:
         return []
     cautions = {}
@@ -84,35 +84,35 @@ def _completed(series: Series) -> dict[str, list[Curve]]:
 
 
 def _has_too_few(shared: SharedSteps, rule: SummaryRule) -> bool:
-    """Of a handful of values there is hardly a best one, and a time only to the next of them; a mean needs points."""
+    """Return whether too few steps are shared: a best value or a time would be coarse, and a mean needs `points`."""
     return shared.intervals < min(rule.points, shared.densest) if rule.type == "last" else shared.too_few
 
 
 def _refuse_few_steps(metric: str, shared: SharedSteps, rule: SummaryRule) -> None:
     raise UserError(
-        f"the runs logged {metric} at different steps and have only {counted(shared.intervals, 'step')} in common, "
-        f"where some logged {shared.densest:,}: {rule.short} would depend on how often a run was logged",
+        f"the runs logged {metric} at different steps and share only {counted(shared.intervals, 'step')}, while some "
+        f"logged {shared.densest:,}: {rule.short} would depend on how often a run was logged",
         hint="Log all runs at the same steps, or compare the last value or --summary.type auc.",
     )
 
 
 def _refuse_without_steps(run_set: RunSet, rule: SummaryRule) -> None:
-    """A time, an area, a slope or a window of steps means nothing where no column counts them."""
+    """Raise if the rule needs steps (time, area, slope, window) and the file has no step column."""
     windowed = rule.window is not None or rule.percent is not None
     if "step" in run_set.lacking and (rule.kind.over_steps or rule.type == "time_to" or windowed):
         what = f"no {rule.type}" if rule.type != "last" else "no window of steps"
         raise UserError(
-            f"{run_set.source} has no column that counts steps, so there is {what}",
-            hint="Name it with --step-column, or leave out --summary.",
+            f"{run_set.source} has no step column, so there is {what}",
+            hint="Name it with --step-column, or omit --summary.",
         )
 
 
 def _refuse_single_points(metric: str, curves: Sequence[Any], rule: SummaryRule) -> None:
-    """An area or a slope of one point is not a lost run but a wrong question."""
+    """Raise if a rule over steps meets a metric with one value per run: that is a wrong question, not a lost run."""
     if rule.kind.over_steps and curves and all(len(steps) < 2 for steps, _ in curves):
         raise UserError(
             f"{metric} has one value per run, so there is no {rule.type}",
-            hint="Choose a metric that is logged along the way with --metric, or --summary.type last.",
+            hint="Choose a metric that is logged during training with --metric, or use --summary.type last.",
         )
 
 
@@ -125,23 +125,23 @@ def _refuse_repeated_seeds(name: str, traces: Sequence[Trace]) -> None:
     twice = sorted(seed for seed, count in Counter(seeds).items() if count > 1)
     if twice:
         raise UserError(
-            f"{name} has seed {twice[0]} more than once: the same seed twice is not another run",
-            hint="Choose one run per seed; for a file, name the column that tells runs apart with --run-column.",
+            f"{name} has seed {twice[0]} more than once; every run needs its own seed",
+            hint="Choose one run per seed. For a file, name the column that identifies runs with --run-column.",
         )
 
 
 @dataclass(frozen=True)
 class SeedLayout:
-    """Arms over all of their seeds, in one order: NaN where a run has no number.
+    """Values of all arms over the union of their seeds, in one order; NaN if a run has no number.
 
-    `ended` tells runs that were lost from cells that were never run, which are no outcomes.
+    `ended` distinguishes lost runs, which are outcomes, from cells that were never run.
     """
 
     arms: Mapping[str, Array]
     ended: Mapping[str, Mask]
 
     def complete(self) -> dict[str, Array]:
-        """The seeds of which every arm has a run that ended."""
+        """Return the values at the seeds for which every arm has a run that ended."""
         kept = np.all(list(self.ended.values()), axis=0)
         return {name: sample[kept] for name, sample in self.arms.items()}
 
@@ -160,10 +160,10 @@ def unpaired_samples(scores: RunScores) -> dict[str, Array]:
 
 
 def align(scores: RunScores) -> dict[str, Array]:
-    """Arrays per arm of the seeds that every arm has, in one order, for a winner among all arms.
+    """Return one array per arm over the seeds that all arms share, in one order, to rank the arms.
 
-    A run that was lost while its partner was never scored must not vanish with it: the seed is kept, with the partner
-    at the mean of its arm.
+    A lost run must not disappear because its partner was never scored: its seed is kept, and the partner gets the mean
+    of its arm.
     """
     shared = set.intersection(*(set(arm) for arm in scores.values()))
     lost = {seed for arm in scores.values() for seed, number in arm.items() if number.value is None}
@@ -181,7 +181,7 @@ def _mean(arm: Mapping[str, Summarised]) -> float:
 
 
 def losses_of(run_set: RunSet, scores: RunScores, control: str, candidate: str) -> Losses:
-    """Runs without a number, of all that ended, in either arm: also those whose partner never ended."""
+    """Count the lost runs among all that ended in both arms, including those whose partner never ended."""
     lost = {name: [seed for seed, n in scores[name].items() if n.value is None] for name in (control, candidate)}
     statuses = {trace.status for name, seeds in lost.items() for trace in run_set.arms[name] if label(trace) in seeds}
     how = "diverged" if statuses == {Status.DIVERGED} else "failed" if statuses == {Status.FAILED} else "were lost"

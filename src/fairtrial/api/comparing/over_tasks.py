@@ -1,4 +1,4 @@
-"""analyze --tasks: runs × tasks per arm, and each candidate's aggregate against the control's."""
+"""analyze --tasks: compare each candidate's aggregate over runs × tasks with that of the control."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from fairtrial.stats.task_statistics import default_statistic
 from fairtrial.stats.tasks import PER_RUN, TaskConfig, compare_tasks, stratified_difference
 
 STRATIFIED = "percentile"
-"""The method that asks for the stratified bootstrap in addition to the verdict."""
+"""The --method that adds the stratified bootstrap to the verdict."""
 MOST_NAMED = 5
 
 
 def over_tasks(
     run_set: RunSet, control: str, rule: SummaryRule, config: ComparisonConfig, question: Question
 ) -> Analysis:
-    """Runs × tasks per arm; each candidate's aggregate against the control's."""
+    """Compare each candidate's aggregate over runs × tasks with that of the control."""
     by_task = _by_task(run_set, rule)
     grid = _grid(by_task, list(run_set.arms), paired=config.paired)
     _refuse_what_tasks_cannot(question, len(grid.tasks), shared=grid.shared)
@@ -94,7 +94,7 @@ def over_tasks(
 
 
 def _by_task(run_set: RunSet, rule: SummaryRule) -> dict[str, RunScores]:
-    """Task → numbers of its runs. A run without a seed goes by its own name, which it may have on several tasks."""
+    """Return task → scores of its runs. A run without a seed is identified by its name, which tasks may share."""
     tasks = list(dict.fromkeys(str(t.task) for traces in run_set.arms.values() for t in traces))
     summaries = {}
     for task in tasks:
@@ -105,7 +105,7 @@ def _by_task(run_set: RunSet, rule: SummaryRule) -> dict[str, RunScores]:
             for arm, each in scores.items()
         }
     if any(n.censored for scores in summaries.values() for arm in scores.values() for n in arm.values()):
-        raise UserError("some runs never reached the threshold: times over tasks cannot be averaged")
+        raise UserError("some runs never reached the threshold, so times cannot be averaged over tasks")
     return summaries
 
 
@@ -116,14 +116,14 @@ def _grid(by_task: Mapping[str, RunScores], arms: Sequence[str], *, paired: bool
     }
     grid = lay_out(cells, paired=paired)
     if not grid.tasks:
-        raise UserError("there is no task that every variant was run on", hint="Choose variants with --candidate.")
+        raise UserError("no task was run by every variant", hint="Choose variants with --candidate.")
     return grid
 
 
 def _quality(
     grid: TaskGrid, names: tuple[str, str], config: ComparisonConfig, how: TaskConfig, seed: int
 ) -> Comparison:
-    """The aggregates of two arms over the runs that lost no task; losses are weighed in afterwards."""
+    """Compare the aggregates of two arms over runs that completed all tasks; losses are accounted for later."""
     none_lost = Losses(0, grid.losses(names[0])[1], 0, grid.losses(names[1])[1])
     tables = grid.tables(names[0]), grid.tables(names[1])
     return compare_tasks(*tables, config, how, names=names, seed=seed, losses=none_lost)
@@ -139,7 +139,7 @@ def _gamma(question: Question, metric: str) -> float:
 
 
 def _constant_scores(grid: TaskGrid, metric: str) -> list[FilledCaution]:
-    """Arms whose runs have the same scores on every task. One task without any score is nothing strange."""
+    """Return cautions about arms whose runs have the same scores on every task; on a single task that is normal."""
     constant_scores: list[FilledCaution] = []
     for arm in grid.cells:
         tasks = [scores for table in grid.tables(arm) for scores in table.T]
@@ -149,7 +149,7 @@ def _constant_scores(grid: TaskGrid, metric: str) -> list[FilledCaution]:
 
 
 def _raw_scores(run_set: RunSet) -> list[FilledCaution]:
-    """Scores of different tasks mean different things, and here there are some that do not."""
+    """Return a caution about averaging raw scores over tasks if all runs also logged normalized scores."""
     split, _ = split_and_quantity(run_set.metric)
     better = f"{split}_{NORMALIZED}"
     curves = [trace.curves for traces in run_set.arms.values() for trace in traces]
@@ -178,7 +178,10 @@ def _whole(table: Array) -> Array:
 
 
 def _refuse_what_tasks_cannot(question: Question, tasks: int, *, shared: bool) -> None:
-    """Tests of one number per run need such numbers: means over tasks, of runs that were on all of them."""
+    """Raise for options that do not apply over tasks.
+
+    Tests of one number per run need a mean over tasks, and so runs that cover all tasks.
+    """
     per_run = shared and (question.statistic or default_statistic(tasks)) in PER_RUN
     method = question.method not in (None, "t", STRATIFIED) and (not per_run or question.method == "bca")
     asked = {
@@ -191,11 +194,11 @@ def _refuse_what_tasks_cannot(question: Question, tasks: int, *, shared: bool) -
     }
     given = [option for option, is_given in asked.items() if is_given]
     if given:
-        raise UserError(f"{given[0]} does not apply over tasks", hint="Leave it out, or compare one task.")
+        raise UserError(f"{given[0]} does not apply over tasks", hint="Omit it, or compare one task.")
 
 
 def _task_account(arm: str, grid: TaskGrid, by_task: Mapping[str, RunScores], run_set: RunSet) -> ArmAccount:
-    """Counts are of cells, that is of one run on one task."""
+    """Return the account of an arm. It counts cells; a cell here is one run on one task."""
     scores = [(task, seed, n) for task, each in by_task.items() for seed, n in each.get(arm, {}).items()]
     left_out: list[Mapping[str, str | None]] = [
         {"run": f"{arm}, {task}, seed {seed}", "seed": seed, "reason": n.reason}
@@ -224,7 +227,7 @@ def _task_account(arm: str, grid: TaskGrid, by_task: Mapping[str, RunScores], ru
 
 
 def _means_of_runs(arm: str, grid: TaskGrid) -> tuple[Array, dict[str, float | None]]:
-    """The mean over tasks of every run, where runs were on all tasks; null for one that lost a task."""
+    """Return the mean over tasks of every run if runs cover all tasks; None for a run that lost a task."""
     if not grid.shared:
         return np.empty(0), {}
     table = grid.tables(arm)[0]
@@ -236,7 +239,7 @@ def _means_of_runs(arm: str, grid: TaskGrid) -> tuple[Array, dict[str, float | N
 
 
 def _task_findings(grid: TaskGrid, control: str, config: ComparisonConfig, how: TaskConfig) -> dict[str, Any]:
-    """Aggregates of each arm and the probability of improvement, over the runs that lost no task."""
+    """Return the aggregates and the probability of improvement of each arm, over runs that completed all tasks."""
     level, statistic = 1 - config.alpha, how.named(len(grid.tasks))
     tables = {arm: grid.tables(arm) for arm in grid.cells}
     whole = {arm: [_whole(table) for table in each] for arm, each in tables.items()}

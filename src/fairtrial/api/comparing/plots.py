@@ -1,4 +1,4 @@
-"""Charts of an analysis: picks the numbers that each chart needs and writes the files."""
+"""Charts of an analysis: select the numbers for each chart and write the files."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from fairtrial.stats.summaries import tidy
 
 POINTS = 200
 MOST_TAU = 0.95
-"""Profiles end where all but a few scores lie below: the largest would squeeze the rest into a corner."""
+"""Quantile at which performance profiles end: the few largest scores would compress the rest of the chart."""
 SCALING = (
-    "Each metric as a share of the best variant's; further out is better. Places between 0 and 1 where signs differ."
+    "Each metric relative to the best variant; further out is better. Rescaled to 0 to 1 where values are not positive."
 )
 LEARNING_CURVES = "learning_curves"
 SUFFIX = ".png"
 MOST_SINGLE = 4
-"""Comparisons of a family that get charts of their own."""
+"""Largest number of comparisons in a family that get separate charts."""
 PANELS = {"auc": "AUC", "derivative": "derivative", "last": "value"}
 
 
 def main_chart(analysis: Analysis, path: Path) -> None:
-    """The one picture of an analysis: the differences of a pair, or a forest of several."""
+    """Write the main chart of an analysis: the differences of a pair, or a forest plot of several comparisons."""
     first, *others = analysis.comparisons
     chart = _forest(analysis) if others or not first.effect.samples else _differences(first)
     charts.save(charts.with_note(chart, _note(analysis)), path)
 
 
 def write_plots(analysis: Analysis, folder: Path) -> list[Path]:
-    """Every chart that the analysis has numbers for, as PNG."""
+    """Write every chart that the analysis has numbers for, as PNG, and return the paths."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -61,7 +61,7 @@ def write_plots(analysis: Analysis, folder: Path) -> list[Path]:
             with blame_plugin(CHARTS, name):
                 written += _write(chart, analysis, folder, written)
         except UserError as error:
-            note_ignored(f"{error.message}; it is left out")
+            note_ignored(f"{error.message}; it is skipped")
     return written
 
 
@@ -77,9 +77,9 @@ def _write(chart: AnalysisChart, analysis: Analysis, folder: Path, taken: Sequen
 
 
 def _note(analysis: Analysis, drawn: str | None = None) -> str:
-    """What every chart says: which way is good, and that numbers are made up where they are.
+    """Return the note of every chart: the direction of the metric, and whether the numbers are synthetic.
 
-    `drawn` is the metric of learning curves that stand for another one.
+    `drawn` is the metric of learning curves that are shown in place of the judged metric.
     """
     metric, better = analysis.comparisons[0].metric or analysis.metric, analysis.comparisons[0].direction
     better = "lower" if better == "min" else "higher"
@@ -92,7 +92,7 @@ def _note(analysis: Analysis, drawn: str | None = None) -> str:
 
 
 def _free(folder: Path, name: str, taken: Sequence[Path]) -> Path:
-    """Names of variants may become the same file name; then they are numbered."""
+    """Return an unused path: the names of two variants may map to the same file name, which is then numbered."""
     candidates = (folder / f"{name}{'' if n == 1 else f'-{n}'}{SUFFIX}" for n in itertools.count(1))
     return next(path for path in candidates if path not in taken)
 
@@ -133,14 +133,14 @@ RADIAL_PROFILE, PERFORMANCE_PROFILES = AnalysisChart(_radial), AnalysisChart(_pr
 
 
 def _most_settled(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons that get charts of their own: all of a few, else those with the smallest p, in their order."""
+    """Return the comparisons that get separate charts: all if they are few, else those with the smallest p-values."""
     known = [each for each in comparisons if each.p_value is not None]
     first = {id(each) for each in sorted(known, key=lambda each: each.p_value or 0.0)[:MOST_SINGLE]}
     return [each for each in comparisons if len(comparisons) <= MOST_SINGLE or id(each) in first]
 
 
 def _drawn_metric(analysis: Analysis) -> str | None:
-    """The metric of the learning curves: the judged one, or what stands for it where that has one value per run."""
+    """Return the metric of the learning curves: the judged one, or a related one if that has one value per run."""
     points: Counter[str] = Counter()
     for trace in (trace for traces in analysis.curves.values() for trace in traces):
         for name, (steps, _) in trace.curves.items():
@@ -163,7 +163,7 @@ def _learning_curves(analysis: Analysis, metric: str) -> Any:
 
 
 def _band(name: str, traces: Sequence[Trace], metric: str, analysis: Analysis) -> charts.Band | None:
-    """The mean of whole runs on common steps, as far as every run goes."""
+    """Return the mean curve with its interval, over the steps that all runs cover."""
     level = analysis.comparisons[0].effect.level
     curves = [tidy(*t.curves[metric]) for t in traces if metric in t.curves and is_scored(t)]
     curves = [(s[np.isfinite(v)], v[np.isfinite(v)]) for s, v in curves]
@@ -224,12 +224,12 @@ def _forest(analysis: Analysis) -> Any:
         for c in analysis.comparisons
     ]  # fmt: skip
     settled = sum(c.verdict != "inconclusive" for c in analysis.comparisons)
-    title = f"{settled} of {len(rows)} differences from {analysis.control} are settled"
+    title = f"{settled} of {len(rows)} comparisons with {analysis.control} are conclusive"
     return charts.forest(rows, metric=first.metric or "", level=first.effect.level, sesoi=first.sesoi, title=title)
 
 
 def _radial_rows(analysis: Analysis) -> list[dict[str, Any]]:
-    """Means per variant and metric, scaled by the best variant of each metric."""
+    """Return the mean per variant and metric, scaled by the best variant of each metric."""
     means: dict[str, dict[str, float]] = {}
     directions: dict[str, str] = {}
     for comparison in [*analysis.comparisons, *analysis.secondary]:
@@ -249,7 +249,7 @@ def _radial_rows(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def _scaled(value: float, among: Mapping[str, float], direction: str) -> float:
-    """As a share of the best variant; where signs forbid that, as a place between the worst and the best."""
+    """Scale a value relative to the best variant, or between worst and best if some values are not positive."""
     low, high = min(among.values()), max(among.values())
     if low > 0:
         return value / high if direction == "max" else low / value
@@ -273,7 +273,7 @@ def _profile_rows(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def _whole_tables(tasks: Mapping[str, Any]) -> dict[str, list[np.ndarray[Any, np.dtype[np.float64]]]]:
-    """Per arm the scores of runs that lost no task; a table per task where tasks have seeds of their own."""
+    """Return, per arm, the scores of runs that completed all tasks; one table per task if tasks have separate seeds."""
     if tasks["scores"] is not None:
         given = {name: [np.array(scores, dtype=float)] for name, scores in tasks["scores"].items()}
     else:
@@ -286,13 +286,13 @@ def _whole_tables(tasks: Mapping[str, Any]) -> dict[str, list[np.ndarray[Any, np
 
 
 def variance_chart(variance: Variance, path: Path) -> None:
-    """Half-width over the number of seeds, a panel per summary."""
+    """Write a chart of the half-width over the number of seeds, with one panel per summary."""
     panels = {
         PANELS[name]: [vars(point) for point in each.curve] for name, each in variance.spreads.items() if each.curve
     }
     if not panels:
         reason = next(iter(variance.spreads.values())).reason
-        raise UserError(f"there is no curve to draw: {reason}")
+        raise UserError(f"no curve to draw: {reason}")
     charts.save(
         charts.variance_panels(
             panels,

@@ -1,4 +1,4 @@
-"""power: how many seeds, hours and money a question needs, before anything is started."""
+"""power: estimate the seeds, hours and cost that a question needs, before any run starts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from fairtrial.stats.summaries import SummaryRule
 
 @dataclass(frozen=True)
 class Noise:
-    """A standard deviation, and how well it is known: its degrees of freedom, or None where it was simply given."""
+    """A standard deviation and its degrees of freedom, which are None if the user gave the value."""
 
     sd: float
     freedom: float | None = None
@@ -60,18 +60,18 @@ class Noise:
 
 @dataclass(frozen=True)
 class Pilot:
-    """What earlier runs say about the noise of single runs, and of the differences where two arms share seeds."""
+    """The noise measured in earlier runs: of single runs, and of paired differences if two arms share seeds."""
 
     n: int
     of_runs: Noise
     of_pairs: Noise | None
     hours_per_run: float | None
     facts: Sequence[Mapping[str, Any]] = ()
-    """Of the runs whose hours these are."""
+    """Facts of the runs behind `hours_per_run`."""
     cautions: Sequence[FilledCaution] = ()
 
     def noise(self, paired: bool, correlation: float | None) -> Noise:
-        """The noise that the test will meet."""
+        """Return the noise of the quantity that the planned test compares."""
         if paired and correlation is None and self.of_pairs is not None:
             return self.of_pairs
         return self.of_runs.times(paired_sd(1.0, correlation or 0.0)) if paired else self.of_runs
@@ -79,10 +79,10 @@ class Pilot:
 
 @dataclass(frozen=True)
 class Plan:
-    """How many runs per arm: `seeds` is the plan, `seeds_at_sd` what would do if the noise were exactly `sd`.
+    """The number of runs per arm: `seeds` is the plan, `seeds_at_sd` would suffice if the noise were exactly `sd`.
 
-    `freedom` says how well a pilot knows the noise; the plan then has the power that was asked for on average over
-    what the true noise may be. With an `assurance` it is made for `sd_upper` instead.
+    `freedom` is the degrees of freedom of a pilot's noise; the plan then has the requested power on average over the
+    possible values of the true noise. With an `assurance`, the plan uses `sd_upper` instead.
     """
 
     design: str
@@ -104,9 +104,9 @@ class Plan:
     price_per_hour: float | None
     curve: Sequence[dict[str, float | int | None]]
     cautions: Sequence[FilledCaution] = ()
-    """What the pilot rests on."""
+    """Cautions about the pilot runs."""
     hours_basis: str | None = None
-    """How hours were converted to those on the card; None where they were not."""
+    """How the measured hours were converted to hours on the named GPU; None if they were not."""
 
     @property
     def runs(self) -> int | None:
@@ -148,10 +148,10 @@ def power(
     columns: Columns | None = None,
     variant: str | Sequence[str] = (),
 ) -> Plan:
-    """Seeds per arm that detect a difference of `sesoi`, or P(candidate > control) ≥ `superiority`.
+    """Compute the seeds per arm that detect a difference of `sesoi`, or P(candidate > control) ≥ `superiority`.
 
-    The noise is `sd`, or that of earlier runs: `pilot` names runs of a store, `source` files of results, of which
-    `variant` chooses one variant or two. A pilot's effect is never planned on.
+    The noise is `sd`, or it is measured in earlier runs: `pilot` names runs in a store; `source` names result files,
+    from which `variant` selects one or two variants. The effect in a pilot is never used for planning.
     """
     pilot = [pilot] if isinstance(pilot, str) else list(pilot)
     variants = [variant] if isinstance(variant, str) else list(variant)
@@ -206,10 +206,10 @@ def power(
 
 
 def _hours_on(gpu: str | None, table: PriceTable, pilot: Pilot, store: Store) -> tuple[float | None, str | None]:
-    """The pilot's hours per run: as measured, or those that the named card would take."""
+    """Return the pilot's hours per run, as measured or converted to the named GPU."""
     if gpu is None or pilot.hours_per_run is None:
         return pilot.hours_per_run, None
-    device, local = measured_on(store, pilot.facts, "Give the hours on that card with --hours-per-run.")
+    device, local = measured_on(store, pilot.facts, "Pass the hours on that GPU with --hours-per-run.")
     priced = CostModel.of(gpu, table, local).price(CostPoint("pilot", pilot.hours_per_run, 0.0, device=device))
     return priced.hours.value, priced.basis
 
@@ -228,20 +228,23 @@ def _check(
     price: float | None,
 ) -> None:
     rules = [
-        (superiority is not None or sesoi is not None, "--sesoi is needed: the smallest difference that would matter"),
-        (superiority is None or sesoi is None, "--sesoi and --superiority are two questions; ask one"),
+        (
+            superiority is not None or sesoi is not None,
+            "--sesoi is required: the smallest difference that would matter",
+        ),
+        (superiority is None or sesoi is None, "--sesoi and --superiority cannot be combined; pass one of them"),
         (
             superiority is not None or noises,
-            "the noise is not known: give --sd, earlier runs with --pilot, or a file of results with --from",
+            "the noise is unknown: pass --sd, earlier runs with --pilot, or a result file with --from",
         ),
-        (superiority is not None or len(noises) < 2, f"{' and '.join(noises)} both give the noise; give one"),
-        (superiority is None or not noises, f"--superiority needs no noise: leave out {' and '.join(noises)}"),
+        (superiority is not None or len(noises) < 2, f"{' and '.join(noises)} each set the noise; pass one of them"),
+        (superiority is None or not noises, f"--superiority needs no noise: omit {' and '.join(noises)}"),
         (sesoi is None or sesoi > 0, f"--sesoi must be positive, not {sesoi}"),
         (sd is None or sd > 0, f"--sd must be positive, not {sd}"),
         (superiority is None or 0.5 < superiority < 1, f"--superiority must lie between 0.5 and 1, not {superiority}"),
-        (design in (None, "paired", "unpaired"), f"--design is paired or unpaired, not {design}"),
+        (design in (None, "paired", "unpaired"), f"--design must be paired or unpaired, not {design}"),
         (correlation is None or -1 < correlation < 1, f"--correlation must lie between -1 and 1, not {correlation}"),
-        (correlation is None or design != "unpaired", "--correlation is for the paired design"),
+        (correlation is None or design != "unpaired", "--correlation applies to the paired design only"),
         (0 < alpha < 0.5, f"--alpha must lie between 0 and 0.5, not {alpha}"),
         (0 < power < 1, f"--power must lie between 0 and 1, not {power}"),
         (assurance is None or 0.5 <= assurance < 1, f"--assurance must lie between 0.5 and 1, not {assurance}"),
@@ -265,16 +268,19 @@ def _refuse_inert(
     price: float | None,
     prices: str | os.PathLike[str] | None,
 ) -> None:
-    """Options that would do nothing here are mistakes."""
+    """Raise for options that would have no effect."""
     pilot = {"--pilot", "--from"} & set(noises)
     rules = [
-        (superiority is not None and design == "paired", "--superiority is about unpaired runs"),
-        (superiority is not None and correlation is not None, "--superiority takes no --correlation"),
-        (assurance is not None and not pilot, "--assurance is about the noise of a pilot: give --pilot or --from"),
-        (metric is not None and not pilot, "--metric is that of a pilot: give --pilot or --from"),
-        (variants and "--from" not in noises, "--variant is for --from; a variant of a study is named STUDY:VARIANT"),
-        (gpu is not None and price is not None, "--gpu and --price-per-hour are two ways to say it; give one"),
-        (prices is not None and gpu is None, "--prices is about the card of --gpu"),
+        (superiority is not None and design == "paired", "--superiority applies to unpaired runs only"),
+        (superiority is not None and correlation is not None, "--superiority does not use --correlation"),
+        (assurance is not None and not pilot, "--assurance is about the noise of a pilot: pass --pilot or --from"),
+        (metric is not None and not pilot, "--metric is the metric of a pilot: pass --pilot or --from"),
+        (
+            variants and "--from" not in noises,
+            "--variant applies to --from; name a variant of a study as STUDY:VARIANT",
+        ),
+        (gpu is not None and price is not None, "--gpu and --price-per-hour both set the price; pass one of them"),
+        (prices is not None and gpu is None, "--prices has no effect without --gpu"),
     ]
     problems = [message for holds, message in rules if holds]
     if problems:
@@ -282,11 +288,11 @@ def _refuse_inert(
 
 
 def _is_paired(design: str | None, pilot: Pilot | None, correlation: float | None) -> bool:
-    """A pilot of one arm says nothing about pairs: without a correlation it is planned as unpaired."""
+    """Return whether to plan paired runs. A one-arm pilot has no pairs: without a correlation, plan unpaired."""
     if design == "paired" and pilot and pilot.of_pairs is None and correlation is None:
         raise UserError(
-            "this pilot does not say how well pairs match",
-            hint="Give --correlation, a pilot of two variants, or --design unpaired.",
+            "this pilot does not show how strongly pairs correlate",
+            hint="Pass --correlation, a pilot of two variants, or --design unpaired.",
         )
     if design is not None:
         return design == "paired"
@@ -294,42 +300,42 @@ def _is_paired(design: str | None, pilot: Pilot | None, correlation: float | Non
 
 
 def _noise(sd: float | None, pilot: Pilot | None, paired: bool, correlation: float | None) -> Noise:
-    """The noise that the test will meet."""
+    """Return the noise of the quantity that the planned test compares."""
     if pilot is not None:
         return pilot.noise(paired, correlation)
     assert sd is not None
-    # With a correlation --sd is that of runs; without one, of whatever the design compares.
+    # With --correlation, --sd is that of single runs; without it, that of what the design compares.
     return Noise(paired_sd(sd, correlation) if paired and correlation is not None else sd)
 
 
 def _from_store(references: Sequence[str], query: MetricQuery, store: Store) -> RunSet:
-    """Earlier runs of a store, by variant."""
+    """Return earlier runs of a store, grouped by variant."""
     run_set = from_runs(store, {"pilot": references}, query)
     return replace(run_set, arms=by_variant(run_set.arms["pilot"]))
 
 
 def _from_files(source: Any, columns: Columns, variants: Sequence[str], query: MetricQuery) -> RunSet:
-    """The same from files of results."""
+    """Return earlier runs from result files, grouped by variant."""
     run_set = only_variants(from_file(files_of(source), columns, query), variants)
     tasks = {trace.task for traces in run_set.arms.values() for trace in traces}
     if len(tasks) > 1:
-        raise UserError(f"{run_set.source} has {len(tasks)} tasks; noise is that of one")
+        raise UserError(f"{run_set.source} has {len(tasks)} tasks; a pilot takes one")
     return run_set
 
 
 def _pilot(run_set: RunSet) -> Pilot:
-    """Noise of earlier runs: of one variant, or of the differences of two that share their seeds."""
+    """Measure the noise of earlier runs of one variant, or of the differences of two that share seeds."""
     if len(run_set.arms) > 2:
         hint = None if run_set.studies else "Choose one or two with --variant."
-        raise UserError(f"the pilot has {len(run_set.arms)} variants; it takes one or two", hint=hint)
+        raise UserError(f"the pilot has {len(run_set.arms)} variants; a pilot takes one or two", hint=hint)
     [task] = {trace.task for traces in run_set.arms.values() for trace in traces}
     scores, _ = number_runs(run_set, run_set.metric, run_set.direction_for(SummaryRule()), SummaryRule(), task)
     alone = [sample[np.isfinite(sample)] for sample in unpaired_samples(scores).values()]
     n = min(len(sample) for sample in alone)
     if n < 2 or any(is_still(sample, float(np.abs(sample).max())) for sample in alone):
-        message = "fewer than two usable runs" if n < 2 else f"{n} runs that are all equal"
+        message = "fewer than two usable runs" if n < 2 else f"{n} runs with equal values"
         hint = None if n < 2 else "Does the seed reach your program?"
-        raise UserError(f"a pilot of {message} says nothing about noise", hint=hint)
+        raise UserError(f"a pilot of {message} does not show the noise", hint=hint)
     variances = [float(sample.var(ddof=1)) for sample in alone]
     freedom = pooled_freedom(variances, [len(sample) - 1 for sample in alone])
     runs = Noise(math.sqrt(sum(variances) / len(variances)), freedom)
@@ -339,7 +345,7 @@ def _pilot(run_set: RunSet) -> Pilot:
 
 
 def _pairs(scores: RunScores) -> Noise | None:
-    """The noise of differences where two variants share seeds; None where they share fewer than two."""
+    """Return the noise of the paired differences; None if two variants share fewer than two seeds, or it is zero."""
     first, second = lay_out_seeds(scores).complete().values()
     differences = (second - first)[np.isfinite(second - first)]
     if len(differences) < 2 or is_still(differences, float(np.abs(np.concatenate([first, second])).max())):
@@ -348,13 +354,13 @@ def _pairs(scores: RunScores) -> Noise | None:
 
 
 def _hours(traces: Sequence[Trace]) -> float | None:
-    """Mean measured time of the pilot's completed runs."""
+    """Return the mean measured hours of the pilot's completed runs; None if no time was recorded."""
     known = [float(facts["wall_s"]) for facts in _timed(traces)]
     return sum(known) / len(known) / 3600 if known else None
 
 
 def _timed(traces: Sequence[Trace]) -> list[Mapping[str, Any]]:
-    """The facts of completed runs that know their time."""
+    """Return the facts of completed runs that recorded their time."""
     completed = [trace.facts for trace in traces if trace.status is Status.COMPLETED]
     return [facts for facts in completed if facts.get("wall_s") is not None]
 
@@ -387,7 +393,7 @@ def _for_superiority(
 
 
 def _curve(sesoi: float, noise: Noise, seeds: int | None, design: Design) -> list[dict[str, float | int | None]]:
-    """Power and detectable difference for some numbers of seeds around the answer."""
+    """Return power and detectable difference for several numbers of seeds around the answer."""
     last = min(seeds or 100, 100_000)
     counts = sorted({3, 5, 10, 15, *(max(2, round(last * share)) for share in (0.5, 0.75, 1, 1.5))})
     return [

@@ -1,4 +1,4 @@
-"""analyze on a table of means: the same verdicts from what papers print, and what a whole table may claim."""
+"""analyze on a table of means, as printed in papers: the same verdicts, and which differences in it hold."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ MOST_COMPARISONS = 1_000
 MOST_NAMED = 3
 NOTABLE_FACTOR = 1.05
 ALLOWED = ("metrics", "direction", "alpha", "side", "sesoi", "family", "unpaired", "seed")
-"""Parts of a question that a table of means can answer; everything else needs the runs."""
+"""Fields of a question that a table of means can answer; all others need the runs."""
 FLAGS = {"power": "--power.enabled", "ttest": "--ttest.enabled", "resamples": "--bootstrap.n_resamples"}
-NAME_THE_METRIC = "Name it with --metric, such as --metric accuracy, or give --direction max or --direction min."
+NAME_THE_METRIC = "Name it with --metric, such as --metric accuracy, or pass --direction max or --direction min."
 
 
 @dataclass(frozen=True)
 class TableClaim:
-    """One difference of a table: whether it holds, and what it would take to see the smallest one of interest."""
+    """One difference in a table: whether it holds, and the runs needed to detect the SESOI."""
 
     comparison: Comparison
     task: str | None
     holds: bool | None
-    """None where the table cannot tell, because nothing in it varies."""
+    """None if it cannot be determined, because the table shows no variation."""
     n_needed: int | None
     n_equivalence: int | None
 
@@ -76,17 +76,17 @@ class TableClaim:
 
 @dataclass(frozen=True)
 class PublishedAnalysis(Analysis):
-    """An analysis of a table of means. What only runs could tell is unknown."""
+    """An analysis of a table of means. Fields that need the runs are unknown."""
 
     printed: Sequence[PrintedArm] = ()
     summaries: Sequence[ArmSummary] = ()
     tasks_of: Sequence[str | None] = ()
-    """The task of every comparison."""
+    """The task of each comparison."""
     findings: Sequence[Finding] = ()
     options: SummaryOptions = field(default_factory=SummaryOptions)
     claims: Sequence[TableClaim] = ()
     missing: Sequence[str] = ()
-    """Comparisons that the table has no rows for, one sentence each."""
+    """One sentence for each comparison that lacks a row in the table."""
 
     @property
     def headline(self) -> str:
@@ -115,14 +115,14 @@ class PublishedAnalysis(Analysis):
 
     @property
     def means_checked(self) -> int | None:
-        """How many means could be held against a number of items; None where none was given."""
+        """Number of means that could be checked against the number of items; None if that was not given."""
         return None if self.options.items is None else means_checked(self.printed, self.options)
 
 
 def analyze_summary_table(
     table: Table, control: str | None, candidates: Sequence[str], question: Question, options: SummaryOptions | None
 ) -> PublishedAnalysis | None:
-    """The verdicts of a table of means; None where the rows of the table are runs."""
+    """Analyze a table of means. Returns None if the rows of the table are runs."""
     options = options or SummaryOptions()
     problems = options.problems()
     if options.all_pairs and not options.claims:
@@ -194,18 +194,18 @@ def _refuse_what_needs_runs(question: Question, table: SummaryTable) -> None:
     if question.method == "t":
         asked.remove("method")
     problems = [
-        f"{FLAGS.get(name, '--' + name.replace('_', '-'))} needs the runs; {table.label} has one mean per arm"
+        f"{FLAGS.get(name, '--' + name.replace('_', '-'))} needs the runs, but {table.label} has one mean per arm"
         for name in asked
     ]
     if len(question.metrics) > 1:
-        problems.append(f"{table.label} is a table of means, which is judged by one metric at a time")
+        problems.append(f"{table.label} is a table of means, which takes one metric at a time")
     if problems:
-        hint = "Leave it out: a task column gives one comparison per task." if asked == ["tasks"] else "Leave it out."
+        hint = "Omit it: a task column gives one comparison per task." if asked == ["tasks"] else "Omit it."
         raise UserError(problems[0], problems=problems[1:], hint=hint)
 
 
 def _choose(table: SummaryTable, control: str | None, candidates: Sequence[str], options: SummaryOptions) -> list[str]:
-    """The control, which is the first row unless another is named, and what is set against it."""
+    """Return the control (the first row unless another is named), followed by the arms to compare with it."""
     names = table.variants
     problems = [unknown("variant", name, names) for name in (control, *candidates) if name and name not in names]
     if problems:
@@ -227,14 +227,14 @@ Rows = Mapping[ArmSummary, PrintedArm]
 def _pairs(
     printed: Rows, chosen: Sequence[str], options: SummaryOptions
 ) -> tuple[list[Pair], list[str | None], list[str]]:
-    """What is compared, task by task; the task of each; and what the table has no row for."""
+    """Return the pairs to compare, the task of each pair, and a sentence for each missing row."""
     known: dict[str | None, dict[str, ArmSummary]] = {}
     for summary, arm in printed.items():
         known.setdefault(arm.task, {})[arm.variant] = summary
     wanted = list(itertools.combinations(chosen, 2)) if options.all_pairs else [(chosen[0], n) for n in chosen[1:]]
     if len(wanted) * len(known) > MOST_COMPARISONS:
         raise UserError(
-            f"these are {len(wanted) * len(known):,} comparisons; at most {MOST_COMPARISONS:,} are judged together",
+            f"these are {len(wanted) * len(known):,} comparisons; the limit is {MOST_COMPARISONS:,}",
             hint="Choose variants with --control and --candidate.",
         )
     pairs: list[Pair] = []
@@ -247,9 +247,9 @@ def _pairs(
                 tasks.append(task)
             elif control in here or candidate in here:
                 absent, other = (control, candidate) if candidate in here else (candidate, control)
-                missing.append(f"{absent} has no row on {task}: not compared with {other} there.")
+                missing.append(f"{absent} has no row for task {task}, so it is not compared with {other} there.")
     if not pairs:
-        raise UserError("no two of these variants have a row on the same task")
+        raise UserError("no two of these variants have a row for the same task")
     return pairs, tasks, missing
 
 
@@ -267,7 +267,7 @@ def _claim(
     )
 
 
-# What the table leaves open
+# Limits of what the table shows
 
 
 def _caution_of(finding: Finding) -> FilledCaution:
@@ -282,7 +282,10 @@ def _rounding(
     config: ComparisonConfig,
     options: SummaryOptions,
 ) -> list[FilledCaution]:
-    """Verdicts that depend on digits behind the last one. Programs drop zeros at the end: the finest row counts."""
+    """Return a caution about verdicts that depend on rounded digits.
+
+    Programs drop trailing zeros, so the row with the most digits sets the rounding unit.
+    """
     mean_unit = float(min(arm.mean.unit for arm in printed.values()))
     spread_unit = min(_spread_unit(arm) for arm in printed.values())
     open_pairs: list[str] = []
@@ -312,7 +315,7 @@ def _interval_reading(
     options: SummaryOptions,
     family: str | None,
 ) -> list[FilledCaution]:
-    """What would follow if the printed intervals were made with the normal quantile."""
+    """Return a caution about verdicts that change if the printed intervals used the normal quantile."""
     factors = {
         summary: normal_factor(arm.n, options.level) for summary, arm in printed.items() if arm.spread == "interval"
     }
@@ -365,7 +368,7 @@ def _claims_sentence(analysis: PublishedAnalysis) -> str:
 
 
 def _tasks_sentence(analysis: PublishedAnalysis) -> str:
-    """Each candidate on each task, grouped by verdict."""
+    """Describe each candidate on each task, grouped by verdict."""
     first = analysis.comparisons[0]
     parts = []
     grouped: dict[tuple[str, Verdict], list[str]] = {}

@@ -1,4 +1,4 @@
-"""Every view of a difference is recorded in the study, and a verdict says what was looked at before it."""
+"""Record shown comparisons as interim looks in their studies, and label verdicts that earlier looks affect."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Judge = Callable[[str, Sequence[InterimLook]], Sequence[LookLabels]]
 def comparisons_on_view(
     comparisons: Iterable[Comparison], run_set: RunSet, asked: Asked, *, secondary: bool = False
 ) -> ComparisonsOnView:
-    """What somebody looks at who sees these comparisons."""
+    """Return what these comparisons show: the question, and the seeds per study."""
     pairs = [(each.control, each.candidate) for each in comparisons]
     seeds = {study: [seeds_on_view(run_set, study, *pair) for pair in pairs] for study in run_set.studies}
     return ComparisonsOnView(asked, seeds, secondary)
 
 
 def record_analysis(analysis: Analysis, store: Store, *, registered: bool = False) -> Analysis:
-    """Record that somebody sees an analysis, in each study that its runs come from, and label its verdicts."""
+    """Record an analysis as an interim look in each study that its runs come from, and label its verdicts."""
     return _labelled_analysis(analysis, partial(label_and_record_looks, store, registered=registered))
 
 
 def label_analysis(analysis: Analysis, store: Store, also: Sequence[InterimLook] = ()) -> Analysis:
-    """Label the verdicts of an analysis by what was looked at before, and record nothing."""
+    """Label the verdicts of an analysis by earlier looks, without recording a new one."""
     return _labelled_analysis(analysis, partial(label_looks, store, also=also))
 
 
@@ -47,7 +47,7 @@ def _labelled_analysis(analysis: Analysis, judge: Judge) -> Analysis:
 def with_look_labels(
     comparisons: Sequence[Comparison], run_set: RunSet, asked: Asked, store: Store
 ) -> list[Comparison]:
-    """Record that these comparisons are on view, in each study that their runs come from, and label them."""
+    """Record these comparisons as an interim look in each study that their runs come from, and label them."""
     return _labelled_view(
         comparisons, comparisons_on_view(comparisons, run_set, asked), partial(label_and_record_looks, store)
     )
@@ -69,11 +69,11 @@ def _labelled(comparison: Comparison, looked: LookLabels) -> Comparison:
 
 
 def seeds_on_view(run_set: RunSet, study: str, *arms: str) -> dict[str, list[str]]:
-    """The runs of these arms, by the variants and seeds they were recorded under, whatever the arms are called here."""
+    """Return the recorded variants and seeds of the runs of these arms, whatever the arms are called here."""
     seeds: dict[str, set[str]] = {}
     for trace in [
         trace for name in arms for trace in run_set.arms.get(name, ()) if is_scored(trace)
-    ]:  # a target is no arm
+    ]:  # a target is not an arm
         own = trace.facts.get("variant", trace.variant)
         name = own if trace.study == study else f"{trace.study}:{own}"
         seeds.setdefault(name, set()).add(str(trace.facts.get("seed", label(trace))))

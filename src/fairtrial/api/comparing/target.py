@@ -1,4 +1,4 @@
-"""analyze --target: each arm against a fixed value."""
+"""analyze --target: compare each arm with a fixed value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fairtrial.stats.target import compare_arms_to_target, target_name
 
 
 def refuse_without_effect(question: Question, control: str | None, *, paired_by_hand: bool) -> None:
-    """A target takes the place of the control and of everything that needs one."""
+    """Raise for options that need a control: a target takes its place."""
     asked = {
         "--control": control is not None, "--pairs": paired_by_hand, "--unpaired": question.unpaired,
         "--tasks": question.tasks, "--method": question.method not in (None, "t"),
@@ -31,12 +31,12 @@ def refuse_without_effect(question: Question, control: str | None, *, paired_by_
     given = [option for option, is_given in asked.items() if is_given]
     if given:
         raise UserError(
-            f"{given[0]} does not apply with --target: one arm is held against a fixed value", hint="Leave it out."
+            f"{given[0]} does not apply with --target, which compares one arm with a fixed value", hint="Omit it."
         )
 
 
 def choose_candidates(run_set: RunSet, candidates: Sequence[str]) -> RunSet:
-    """The named arms, or all that have an outcome."""
+    """Keep the named arms, or all that have a scored run."""
     names = list(run_set.arms)
     problems = [unknown("variant", name, names) for name in candidates if name not in names]
     if problems:
@@ -46,7 +46,7 @@ def choose_candidates(run_set: RunSet, candidates: Sequence[str]) -> RunSet:
 
 
 def against_target(run_set: RunSet, question: Question) -> Analysis:
-    """The number of every run against the target; several arms are a family by Holm."""
+    """Compare the scores of every arm with the target; several arms form a family, adjusted by Holm."""
     assert question.target is not None
     rule = (question.summary or SummaryRule()).check()
     config = ComparisonConfig(
@@ -58,7 +58,7 @@ def against_target(run_set: RunSet, question: Question) -> Analysis:
     ).check()
     scores, windows = number_runs(run_set, run_set.metric, run_set.direction, rule)
     if any(number.censored for arm in scores.values() for number in arm.values()):
-        raise UserError("some runs never reached the threshold, so there is no mean to hold against --target")
+        raise UserError("some runs never reached the threshold, so there is no mean to compare with --target")
     arms = {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in scores.items()}
     comparisons = compare_arms_to_target(
         arms,

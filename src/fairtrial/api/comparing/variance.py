@@ -1,4 +1,4 @@
-"""variance: how noisy is one variant, where does that noise come from, and how many seeds are enough?"""
+"""variance: measure the noise of one variant, its sources, and how many seeds are enough."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from fairtrial.stats.variance import Spread, spread
 
 THRESHOLD = 0.05
 MOST_LISTED = 50
-"""Seeds that a command lists one by one."""
+"""Largest number of seeds that a suggested command lists explicitly."""
 
 
 @dataclass(frozen=True)
 class Variance:
-    """The noise of one variant in its area and in its slope. `last` where runs have a single value each."""
+    """The noise of one variant, by summary: `auc` and `derivative`, or `last` if each run has a single value."""
 
     metric: str
     variant: str
@@ -58,11 +58,11 @@ class Variance:
     cautions: Sequence[FilledCaution] = ()
     command: str | None = None
     direction: Direction | None = None
-    """Which way is good, as far as anything says it: noise has no direction, so nothing is refused here."""
+    """The direction of the metric if it is known. Noise has no direction, so an unknown one is not an error."""
     same_seed: Mapping[str, Repeats] | None = None
-    """By summary: what repeats with the same seed vary by, and what seeds do. None where no seed was repeated."""
+    """By summary: the variance between repeats with the same seed, and between seeds. None without repeats."""
     looked_at: bool = False
-    """More seeds are needed, and differences of the study were looked at: the command is for a study of fresh seeds."""
+    """Whether more seeds are needed after an interim look. `command` then launches a new study with fresh seeds."""
 
     @property
     def n(self) -> int:
@@ -70,7 +70,7 @@ class Variance:
 
     @property
     def n_min(self) -> int | None:
-        """What the main summary needs: the area under the curve, or the values themselves."""
+        """Seeds needed by the main summary: the area under the curve, or the single values."""
         return next(iter(self.spreads.values())).n_min
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,9 +106,9 @@ def variance(
     seed: int = 0,
     store: str | os.PathLike[str] | None = None,
 ) -> Variance:
-    """How many seeds bring the half-width of a mean to the threshold, for the area and the slope of a metric."""
+    """Compute how many seeds bring the half-width of the mean's interval to the threshold, for area and slope."""
     if threshold is not None and threshold_abs is not None:
-        raise UserError("--threshold and --threshold-abs are two ways to say it; give one")
+        raise UserError("--threshold and --threshold-abs cannot be combined; pass one of them")
     relative = threshold_abs is None
     limit = (THRESHOLD if threshold is None else threshold) if threshold_abs is None else threshold_abs
     references = [runs] if isinstance(runs, str) else list(runs)
@@ -163,7 +163,7 @@ def variance(
 
 
 def summary_rules(run_set: RunSet, window: SummaryRule | None) -> dict[str, SummaryRule]:
-    """Area and slope of a curve; the value itself where every run has one."""
+    """Return the rules for area and slope, or for the last value if no run has more than one."""
     base = window or SummaryRule()
     if all(len(t.curves.get(run_set.metric, ((),))[0]) < 2 for arm in run_set.arms.values() for t in arm):
         return {"last": replace(base, type="last")}
@@ -171,7 +171,7 @@ def summary_rules(run_set: RunSet, window: SummaryRule | None) -> dict[str, Summ
 
 
 def _first_attempts(traces: Sequence[Trace]) -> list[Trace]:
-    """One run per seed: repeats with the same seed are not further seeds."""
+    """Keep one run per seed: repeats with the same seed do not add seeds."""
     first: dict[str, Trace] = {}
     for trace in sorted(traces, key=lambda trace: trace.attempt):
         first.setdefault(trace.run if trace.seed is None else trace.seed, trace)
@@ -180,11 +180,11 @@ def _first_attempts(traces: Sequence[Trace]) -> list[Trace]:
 
 
 def _repeats(every: RunSet, name: str, rule: SummaryRule, level: float) -> Repeats | None:
-    """The noise of repeats by one summary; None where no seed has two runs with a result."""
+    """Return the noise of repeats for one summary; None if no seed has two completed runs."""
     traces = [trace for trace in every.arms[name] if trace.status is Status.COMPLETED]
     if all(trace.attempt == 1 for trace in traces):
         return None
-    # Without their seeds, runs are told apart by their names.
+    # Scores are keyed by seed. Drop the seeds, so that repeats are keyed by run name instead.
     unseeded = replace(every, arms={name: [replace(trace, seed=None) for trace in traces]})
     scores, _ = number_runs(unseeded, every.metric, every.direction_for(rule), rule)
     groups: dict[str | None, list[Trace]] = {}
@@ -202,7 +202,7 @@ def _repeats(every: RunSet, name: str, rule: SummaryRule, level: float) -> Repea
 
 
 def plan_of(store: Store, studies: Sequence[str]) -> Mapping[str, Any] | None:
-    """What the study was launched as, for the command that adds seeds; a damaged plan is no reason to say nothing."""
+    """Return the stored plan of a single study, for the command that adds seeds; None if it is damaged."""
     with contextlib.suppress(StoreError):
         return load_plan(store, studies[0]) if len(studies) == 1 else None
     return None
@@ -213,18 +213,18 @@ def _because(trace: Trace) -> str:
 
 
 def _without_answer(spread: Spread) -> Spread:
-    """A threshold in the metric's unit says nothing about its change per step."""
+    """Remove the seed count: a threshold in the unit of the metric does not apply to its slope."""
     reason = "an absolute threshold has the unit of the metric, not of its slope"
     return replace(spread, n_min=None, n_range=(None, None), curve=(), reason=reason)
 
 
 def _is_looked_at(store: Store, studies: Sequence[str], variant: str) -> bool:
-    """Whether a difference between this variant of a study and another one was on view."""
+    """Return whether an interim look showed a difference of this variant of the study."""
     return len(studies) == 1 and any(variant in row["seeds"] for row in read_interim_looks(store, studies[0]))
 
 
 def _fresh_command(plan: Mapping[str, Any], seeds: int) -> str | None:
-    """The launch of a study like this one on seeds that it does not have; None where they are too many to list."""
+    """Return the command that launches the same study on unused seeds; None if there are too many to list."""
     if seeds > MOST_LISTED:
         return None
     used = {int(seed) for seed in plan["seeds"]}
@@ -233,7 +233,7 @@ def _fresh_command(plan: Mapping[str, Any], seeds: int) -> str | None:
 
 
 def launch_command(plan: Mapping[str, Any], seeds: int | str | None) -> str:
-    """The launch that brings a study to this many seeds, or to these; finished cells are kept."""
+    """Return the command that extends a study to `seeds`, a number or a list; finished cells are kept."""
     words = ["fairtrial", "launch", str(plan["recipe"]), "--base-run-name", str(plan["study"])]
     for name, values in plan["variants"].items():
         words += ["--variant", f"{name}:" + ",".join(f"{key}={_word(value)}" for key, value in values.items())]
@@ -249,7 +249,7 @@ def launch_command(plan: Mapping[str, Any], seeds: int | str | None) -> str:
 
 
 def _word(value: Any) -> str:
-    """An option's value as a variant on the command line spells it."""
+    """Format the value of an option for --variant on the command line."""
     return "+".join(f"{name}={each}" for name, each in value.items()) if isinstance(value, Mapping) else str(value)
 
 
@@ -262,7 +262,7 @@ def _gather(
         run_set = only_variants(from_file(files_of(source), columns, query), [variant] if variant else [])
         return _one_variant(run_set, hint="Choose one with --variant.")
     if variant is not None:
-        raise UserError("--variant is for --from; a variant of a study is named STUDY:VARIANT")
+        raise UserError("--variant applies to --from; name a variant of a study as STUDY:VARIANT")
     if not references:
         raise UserError("no runs given", hint="Name runs, a glob such as 'demo/none.*', or STUDY:VARIANT.")
     run_set = from_runs(store, {"runs": references}, query)
@@ -276,26 +276,26 @@ def _gather(
 
 
 def _refuse_unlike(traces: Sequence[Trace], names: Sequence[str]) -> None:
-    """Scripts may name every run differently; runs of several names are one sample where only the seed differs."""
+    """Raise unless runs with different names differ only in their seed: scripts may name every run differently."""
     shown = f"{', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
     settings = [{key: trace.facts.get(key) for key in ("recipe", "recipe_file", "options")} for trace in traces]
     if any(each != settings[0] for each in settings):
         raise UserError(
-            f"these runs belong to {len(names)} variants with different settings ({shown}); noise is that of one",
+            f"these runs belong to {len(names)} variants with different settings ({shown}); variance takes one variant",
             hint=f"For example: fairtrial variance '{names[0].replace('/', ':', 1)}'",
         )
     first = [trace.seed for trace in traces if trace.attempt == 1]
     repeated = [seed for seed, count in Counter(first).items() if count > 1]
     if repeated:
         raise UserError(
-            f"these runs have {len(names)} names ({shown}), but several of them have seed {repeated[0]}; noise is that "
-            "of different seeds",
+            f"these runs have {len(names)} names ({shown}), but several of them have seed {repeated[0]}; variance "
+            "needs different seeds",
             hint="Name the runs of one variant, or give each run its own seed.",
         )
 
 
 def by_variant(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
-    """Chosen runs by STUDY/VARIANT, in the order in which they come."""
+    """Group runs by STUDY/VARIANT, in order of first appearance."""
     variants: dict[str, list[Trace]] = {}
     for trace in traces:
         variants.setdefault(trace.run.rpartition(".seed")[0], []).append(trace)
@@ -307,5 +307,5 @@ def _one_variant(run_set: RunSet, hint: str) -> RunSet:
     if len(run_set.arms) > 1 or len(tasks) > 1:
         what = f"variants ({', '.join(run_set.arms)})" if len(run_set.arms) > 1 else "tasks"
         count = len(run_set.arms) if len(run_set.arms) > 1 else len(tasks)
-        raise UserError(f"{run_set.source} has {count} {what}; noise is that of one", hint=hint)
+        raise UserError(f"{run_set.source} has {count} {what}; variance takes one", hint=hint)
     return run_set

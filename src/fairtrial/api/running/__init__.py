@@ -1,1 +1,1 @@
-"""Verbs that make runs and look at them: launch, train, evaluate, watch."""
+"""Verbs that create and inspect runs: launch, train, evaluate, watch."""

@@ -1,4 +1,4 @@
-"""Has the code changed since the last benchmark? What `doctor --since` and `launch --since-benchmark` show."""
+"""Report code changes since the last benchmark, for `doctor --since` and `launch --since-benchmark`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_COMMITS = 5
 
 @dataclass(frozen=True)
 class CodeSince:
-    """How the code of now differs from that of an earlier benchmark. `unknown` names commits that git does not have."""
+    """Code changes since an earlier benchmark. `unknown` lists commits that are not in this repository."""
 
     since: str
     study: str | None
@@ -37,7 +37,7 @@ class CodeSince:
 
     @property
     def changed(self) -> bool | None:
-        """None where that cannot be known: a benchmark whose commits are not known, or that was not committed."""
+        """Whether the code changed; None if commits are unknown or the benchmark ran with uncommitted changes."""
         if any(each.any for each in self.changes):
             return True
         return None if self.unknown or self.without_commit or self.dirty_then or not self.changes else False
@@ -55,8 +55,8 @@ class CodeSince:
         }  # fmt: skip
 
     def lines(self) -> list[str]:
-        """For people: what is compared, then what differs, or that nothing does."""
-        what = f"below {', '.join(self.paths)}" if self.paths else "in the repository"
+        """Return lines to print: what was compared, and what changed."""
+        what = f"under {', '.join(self.paths)}" if self.paths else "in the repository"
         own = f"study {self.study}" if self.study else f"commit {self.since}"
         lines = [] if not self.study else self._about_study()
         for each in self.changes:
@@ -65,11 +65,12 @@ class CodeSince:
                 continue
             lines.append(f"Code {what}: changed since {each.commit[:SHORT]}{self._named(own)}:")
             lines += each.stat.splitlines()
-            lines += [f" {name} (new, not known to git)" for name in each.untracked[:MOST_FILES]]
+            lines += [f" {name} (new, not tracked by git)" for name in each.untracked[:MOST_FILES]]
             left = len(each.untracked) - MOST_FILES
             lines += [f" … and {left} more new files"] if left > 0 else []
         lines += [
-            f"Commit {commit[:SHORT]} is not in this repository: git cannot compare with it." for commit in self.unknown
+            f"Commit {commit[:SHORT]} is not in this repository, so git cannot compare with it."
+            for commit in self.unknown
         ]
         return lines
 
@@ -81,15 +82,15 @@ class CodeSince:
         about_study = []
         commits = len(self.changes) + len(self.unknown)
         if commits > 1:
-            about_study.append(f"The runs of {self.study} were made at {commits} commits; each is compared.")
+            about_study.append(f"The runs of {self.study} come from {commits} commits; each of them is compared.")
         if self.without_commit:
             about_study.append(
-                f"{counted(self.without_commit, 'run')} of {self.study} recorded no commit: nobody can tell its code."
+                f"{counted(self.without_commit, 'run')} of {self.study} recorded no commit, so the code is unknown."
             )
         if self.dirty_then:
             about_study.append(
-                f"{counted(self.dirty_then, 'run')} of {self.study} had uncommitted changes: the commit alone does not "
-                "tell that code."
+                f"{counted(self.dirty_then, 'run')} of {self.study} had uncommitted changes, so the commit alone "
+                "does not identify the code."
             )
         return about_study
 
@@ -104,13 +105,13 @@ def code_since(
 ) -> CodeSince:
     """Compare the working tree with the code of a study's runs or, unless `study_only`, of a commit, branch or tag.
 
-    A study of the store goes first where a name could mean both.
+    If `reference` names both a study in the store and a commit, the study takes precedence.
     """
     here = folder or Path.cwd()
     now = git_state(here)
     if now["git_commit"] is None:
         raise UserError(
-            "this is not a git repository: nobody can tell what changed", hint="Run it in the folder of the trainer."
+            "this is not a git repository, so changes are unknown", hint="Run it in the trainer's directory."
         )
     runs = _runs_of(reference, store)
     if runs:
@@ -118,9 +119,9 @@ def code_since(
     else:
         commit = None if study_only else find_commit(here, reference)
         if commit is None:
-            what = f"the store has no runs of a study '{reference}'"
-            what = what if study_only else f"'{reference}' is neither a study of the store nor a commit"
-            raise UserError(what, hint="This lists what the store has: fairtrial runs list")
+            what = f"the store has no runs of study '{reference}'"
+            what = what if study_only else f"'{reference}' is neither a study in the store nor a commit"
+            raise UserError(what, hint="List the runs in the store: fairtrial runs list")
         known = {"commits": [commit]}
     here_as = {commit: find_commit(here, commit) for commit in known.pop("commits")}
     _refuse_empty_paths(here, [commit for commit in here_as.values() if commit], paths)
@@ -133,10 +134,10 @@ def code_since(
 
 
 def _runs_of(reference: str, given: str | os.PathLike[str] | None) -> list[Run]:
-    """The runs of a study, oldest first; none where the store has no such study."""
+    """Return the undamaged runs of a study, oldest first; an empty list if the store has no such study."""
     try:
         study = check_name("study", reference)
-    except UserError:  # a branch such as feature/x, or HEAD~3
+    except UserError:  # not a study name: a branch such as feature/x, or HEAD~3
         return []
     store = open_store(given, study)
     if study not in store.studies():
@@ -160,5 +161,5 @@ def _of_study(runs: Sequence[Run]) -> dict[str, Any]:
 def _refuse_empty_paths(folder: Path, commits: Sequence[str], paths: Sequence[str]) -> None:
     empty = [path for path in paths if not any(has_files(folder, commit, path) for commit in commits or ["HEAD"])]
     if empty:
-        first, *rest = [f"--paths: the repository has no file below '{path}'" for path in empty]
-        raise UserError(first, problems=rest, hint="Paths are relative to the current folder.")
+        first, *rest = [f"--paths: the repository has no file under '{path}'" for path in empty]
+        raise UserError(first, problems=rest, hint="Give paths relative to the current directory.")

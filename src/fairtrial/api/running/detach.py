@@ -1,8 +1,9 @@
-"""launch --detach: a launcher that nobody has to wait for. `runs watch` shows how far it is.
+"""launch --detach: run the launcher in the background. `runs watch` shows its progress.
 
-The launcher is a program of its own, in a session of its own, that gets the study and the policy on its standard input.
-It is left alone once it says that it is at work; what keeps it from that is told here and now. Nothing is written into
-the store before the launcher itself does so: until then, what it says goes to a file in the system's temporary folder.
+The launcher is a separate process in its own session; it receives the study and the policy on its standard input. The
+calling process returns as soon as the launcher reports that it is running the study, and raises if it fails before.
+Nothing is written to the store before the launcher itself writes there: until then, its output goes to a file in the
+system's temporary directory.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ from fairtrial.record.store import Store
 
 AT_WORK = b"at work"
 CALLBACKS = ("watch", "ready", "tell")
-"""What of a policy cannot be sent to another process."""
+"""Fields of a policy that hold functions, which cannot be sent to another process."""
 _left_alone: list[subprocess.Popen[bytes]] = []
 
 
 @atexit.register
 def _collect_the_ended() -> None:
-    """Python complains about processes that were forgotten; those that have ended can be."""
+    """Forget launchers that have ended. Python warns about a Popen object that is dropped while its process runs."""
     _left_alone[:] = [process for process in _left_alone if process.poll() is None]
 
 
 @dataclass(frozen=True)
 class Detached:
-    """A launcher that was left to itself. No process: there was nothing to do."""
+    """A launcher in the background. `pid` is None if there was nothing to do."""
 
     study: str
     store: str
@@ -63,7 +64,7 @@ class Detached:
 def detach(
     study: Study, *, store: str | os.PathLike[str] | None = None, terms: ExecutionPolicy | None = None
 ) -> Detached:
-    """Launch a study in a process that goes on after this one has ended; returns when that one is at work."""
+    """Launch a study in a process that outlives this one. Returns when that process is running the study."""
     _collect_the_ended()
     place = Store.at(store)
     log = place.paths.launch_log(study.study)
@@ -72,7 +73,7 @@ def detach(
     process, at_work = _start(place.address, study, terms or ExecutionPolicy(), first, log)
     if not at_work and process.wait() not in (EXIT_OK, EXIT_RUNS):
         said, since = (first, 0) if first.exists() else (log, before)
-        raise UserError(_last_words(said, since), hint=f"All that it said is in {said}")
+        raise UserError(_last_words(said, since), hint=f"Its full output is in {said}")
     _left_alone.append(process)
     return Detached(study.study, place.address, log, process.pid if at_work else None)
 
@@ -80,7 +81,7 @@ def detach(
 def _start(
     store: str, study: Study, policy: ExecutionPolicy, first: Path, log: Path
 ) -> tuple[subprocess.Popen[bytes], bool]:
-    """The launcher, and whether it has come as far as its work; it has ended otherwise, or is about to."""
+    """Start the launcher. Returns it and whether it is running the study; if not, it has exited or is about to."""
     names = [each.name for each in dataclasses.fields(ExecutionPolicy) if each.name not in CALLBACKS]
     document = {
         "study": study.model_dump(mode="json"),
@@ -90,6 +91,7 @@ def _start(
         "first": str(first),
         "log": str(log),
     }
+    # This process closes its write end below, so that the read ends when the launcher reports or exits.
     here, there = os.pipe()
     with first.open("ab") as output, os.fdopen(there, "wb"):
         process = subprocess.Popen(
@@ -104,15 +106,15 @@ def _start(
     with process.stdin as line:
         line.write(json.dumps(document, default=os.fspath).encode())
     with os.fdopen(here, "rb") as word:
-        return process, word.read() == AT_WORK  # nothing, when it ends without a word
+        return process, word.read() == AT_WORK  # empty if it exits without reporting
 
 
 def _last_words(log: Path, before: int) -> str:
-    """What the launcher said before it ended."""
+    """Return the last line of the launcher's output."""
     with log.open("rb") as file:
         file.seek(before)
         lines = file.read().decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "the launcher ended without a word"
+    return lines[-1] if lines else "the launcher exited without any output"
 
 
 def main(pipe: int) -> int:
@@ -125,23 +127,23 @@ def _launch(pipe: int) -> int:
     at_work = _Once(lambda: _notify_starter(pipe))
     into_store = _Once(lambda: _move_output(Path(document["first"]), Path(document["log"])))
     policy = ExecutionPolicy(**document["policy"], tell=_say, ready=into_store, watch=at_work)
-    _say(f"{time.strftime('%F %T')} launching {document['study']['study']}, process {os.getpid()}")
+    _say(f"{time.strftime('%F %T')} launching {document['study']['study']}, PID {os.getpid()}")
     try:
         with carrying_out(document["command_line"]):
             launched = run_study(Study.model_validate(document["study"]), store=document["store"], terms=policy)
     except KeyboardInterrupt:
-        _say("Stopped. What was recorded is kept; launch again to go on from there.")
+        _say("Stopped. All recorded data is kept; launch again to resume.")
         return EXIT_INTERRUPTED
     except FairtrialError as error:
         _say(_in_one_line(error.message, error.problems, error.hint))
         return 1
     bad, missing = len(launched.bad), len(launched.missing)
-    _say(f"{len(launched.runs)} runs are there, {bad} did not complete, {missing} are missing")
+    _say(f"{len(launched.runs)} runs exist, {bad} did not complete, {missing} are missing")
     return EXIT_RUNS if launched.bad or launched.missing else EXIT_OK
 
 
 class _Once:
-    """Something that is done the first time it is called, whatever it is called with."""
+    """A callback that acts on its first call only, whatever its argument."""
 
     def __init__(self, act: Callable[[], None]) -> None:
         self._act: Callable[[], None] | None = act
@@ -153,12 +155,12 @@ class _Once:
 
 
 def _notify_starter(pipe: int) -> None:
-    with contextlib.suppress(BrokenPipeError), os.fdopen(pipe, "wb") as starter:  # it may have been killed meanwhile
+    with contextlib.suppress(BrokenPipeError), os.fdopen(pipe, "wb") as starter:  # it may have been killed
         starter.write(AT_WORK)
 
 
 def _move_output(first: Path, log: Path) -> None:
-    """What was said until now, and all that is printed from now on, goes to the study's own log."""
+    """Copy the output so far to the study's log, and redirect all further output there."""
     with store_errors(log):
         log.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(open_to_append(log), "ab") as output:

@@ -1,4 +1,4 @@
-"""What hours were measured on: a card that somebody names, or this machine, whose speed is measured once."""
+"""The device that hours were measured on: a GPU named by the user, or this machine, calibrated once."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from fairtrial.probe.calibration import calibrate
 from fairtrial.record.environment import cpu_name
 from fairtrial.record.store import Store
 
-HINT = "Say which card the hours were measured on with --device."
+HINT = "Name the device that the hours were measured on with --device."
 
 
 def measured_on(store: Store, facts: Sequence[Mapping[str, Any]], hint: str = HINT) -> tuple[str, Calibration]:
-    """The device of runs with these facts, if its speed can be known here: a CPU like this one, by torch's threads."""
+    """Return the device of runs with these facts and its calibration. Only a CPU like this machine's is supported."""
     kinds = {
         (each["machine"].get("cpu"), each["options"].get("device"), each["options"].get("threads")) for each in facts
     }
     if len(kinds) > 1:
         raise UserError(
-            "the runs were not all measured on one kind of machine, so their hours do not compare", hint=hint
+            "the runs were measured on different kinds of machines, so their hours are not comparable", hint=hint
         )
     [(cpu, device, threads)] = kinds
     if device is None or threads is None:
-        raise UserError("the runs do not say on what device and with how many threads they computed", hint=hint)
+        raise UserError("the runs did not record their device and number of threads", hint=hint)
     if device != "cpu":
-        raise UserError(f"the hours were measured on '{device}', whose speed is not known", hint=hint)
+        raise UserError(f"the hours were measured on '{device}', whose speed is unknown", hint=hint)
     return LOCAL, calibration(store, device, int(threads), cpu or "unknown", hint)
 
 
 def calibration(store: Store, device: str, threads: int, cpu: str | None = None, hint: str = HINT) -> Calibration:
-    """Of this machine, or of runs that were made on one like it. Measured once per store and kind, and kept there."""
+    """Return the calibration of this machine, measured once per CPU and thread count and cached in the store."""
     name = cpu or _name(device)
 
     def make(_: Path) -> Mapping[str, Any]:
         if cpu is not None and cpu != cpu_name():
-            raise UserError(f"the hours were measured on another machine ({cpu}), whose speed is not known", hint=hint)
+            raise UserError(f"the hours were measured on another machine ({cpu}), whose speed is unknown", hint=hint)
         return {"calibration": vars(recalibrated(device, threads))}
 
     entry = store.cache.entry("calibration", {"name": name, "threads": threads, "version": 2}, make, lambda *_: True)
@@ -47,7 +47,7 @@ def calibration(store: Store, device: str, threads: int, cpu: str | None = None,
 
 
 def recalibrated(device: str, threads: int) -> Calibration:
-    """Measured here and now."""
+    """Measure the calibration of this machine now, without the cache."""
     return calibrate(_name(device), threads, device)
 
 

@@ -1,4 +1,4 @@
-"""evaluate: what does a checkpoint really score? On episodes or data that chose nothing, with an interval."""
+"""evaluate: re-evaluate checkpoints, with --confirm on held-out episodes or data, with a confidence interval."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from fairtrial.stats.sweeps import mean_of
 
 BEST, LAST = "best", "last"
 FRESH = 1
-"""The set of episodes that training never used: 0 is what it reported on."""
+"""Index of the episode set that training never used; 0 is the set of its own report."""
 
 
 @dataclass(frozen=True)
 class CheckpointEvaluation:
-    """One checkpoint of one run. `selected` is the value by which the checkpoint was chosen."""
+    """The evaluation of one checkpoint of one run. `selected` is the value that the checkpoint was selected by."""
 
     run: Run
     checkpoint: str
@@ -48,7 +48,7 @@ class CheckpointEvaluation:
     fresh: bool
     selected: float | None = None
     gap: float | None = None
-    """Selected less found, signed so that positive means: it looked better when it was chosen."""
+    """`selected` minus the new value; positive means that the checkpoint looked better when it was selected."""
     cautions: Sequence[FilledCaution] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,12 +68,12 @@ class CheckpointEvaluation:
 
 @dataclass(frozen=True)
 class CheckpointEvaluations:
-    """All checkpoints that were evaluated, and how far their choosing flattered them on average."""
+    """All evaluated checkpoints, and the mean gap between selection and confirmation."""
 
     runs: Sequence[CheckpointEvaluation]
     gap: Estimate | None
     damaged: Mapping[str, str] = field(default_factory=dict)
-    """Run → why it could not be evaluated: its files are not what was recorded."""
+    """Run → why it could not be evaluated: its files do not match what was recorded."""
 
     def to_dict(self) -> dict[str, Any]:
         if len(self.runs) == 1 and not self.damaged:
@@ -93,14 +93,14 @@ def evaluate(
     store: str | os.PathLike[str] | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> CheckpointEvaluations:
-    """Evaluate checkpoints of runs again; what is found is stored with each run.
+    """Re-evaluate checkpoints of runs and store each result with its run.
 
-    With `confirm`, on episodes or data that nothing of the run has ever seen, against the value by which it was chosen.
+    With `confirm`, evaluate on held-out episodes or data, and compare with the value that selected the checkpoint.
     """
     if episodes is not None and episodes < 1:
         raise UserError(f"episodes must be at least 1, not {episodes}")
     if confirm and checkpoint != BEST:
-        raise UserError("only the best checkpoint was chosen, so only that one can be confirmed")
+        raise UserError("only the best checkpoint was selected by its value, so only that one can be confirmed")
     place = open_store(store)
     named = all_at_once(*(lambda each=each: require_all_existing(place, each) for each in references))
     checkpoint_evaluations = []
@@ -131,10 +131,12 @@ def evaluate(
 
 def _evaluate(run: Run, which: str, episodes: int | None, *, fresh: bool, alpha: float) -> CheckpointEvaluation:
     if run.status is Status.RUNNING:
-        raise UserError(f"run {run.name} is still being made", hint="Wait for it, then evaluate it.")
+        raise UserError(f"run {run.name} is still running", hint="Wait until it ends, then evaluate it.")
     recipe = load_checked_recipe(run.metadata.recipe_file or run.metadata.recipe)
     if recipe.execute is not None:
-        raise UserError(f"run {run.name} was made by a program, which alone can evaluate its checkpoints")
+        raise UserError(
+            f"run {run.name} was created by an external program; only that program can evaluate its checkpoints"
+        )
     saved = _checkpoint(run, which)
     plan = plan_of_recorded(run)
     [job] = plan.jobs
@@ -156,10 +158,10 @@ def _evaluate(run: Run, which: str, episodes: int | None, *, fresh: bool, alpha:
 def _measure(
     trainable: Any, run: Run, metric: str | None, episodes: int | None, *, fresh: bool, alpha: float
 ) -> tuple[int | None, dict[str, float], dict[str, Estimate]]:
-    """Number of episodes where there are some, metrics, and intervals over episodes."""
+    """Return the number of episodes (None without episodes), the metrics, and their intervals over episodes."""
     if not hasattr(trainable, "evaluate_episodes") or metric is None:
         if episodes is not None:
-            raise UserError(f"recipe '{run.metadata.recipe}' has no episodes", hint="Leave out --episodes.")
+            raise UserError(f"recipe '{run.metadata.recipe}' has no episodes", hint="Omit --episodes.")
         return None, as_floats(trainable.evaluate("report"), "eval_"), {}
     count = episodes or int(run.metadata.options["report_episodes"])
     returns = trainable.evaluate_episodes("report", count, FRESH if fresh else 0)
@@ -168,7 +170,7 @@ def _measure(
 
 
 def _with_fresh_data(job: Job) -> tuple[Job, list[FilledCaution]]:
-    """The same run over report data that nobody has seen, where its recipe has more of them."""
+    """Return the job with fresh report data, or with a caution if its recipe has no more data."""
     spec = job.spec
     recipe = load_checked_recipe(spec.recipe_file or spec.recipe)
     options = parse_options(recipe.options, spec.options, where=spec.name)
@@ -181,7 +183,7 @@ def _with_fresh_data(job: Job) -> tuple[Job, list[FilledCaution]]:
 
 
 def _checkpoint(run: Run, which: str) -> Checkpoint:
-    """`best`, `last`, `step-N`, or `best-K` where several were kept."""
+    """Read the checkpoint `best`, `last`, `step-N`, or `best-K` if several best ones were kept."""
     paths = run.paths
     if which == BEST:
         if run.metadata.best_checkpoint_step is None:
@@ -204,7 +206,7 @@ def _checkpoint(run: Run, which: str) -> Checkpoint:
 
 
 def _normalized(checkpoint_evaluation: CheckpointEvaluation, metric: str | None) -> CheckpointEvaluation:
-    """The same on the scale of the references that the run was made with."""
+    """Add the score normalized by the reference scores of the run, if it has them."""
     known = checkpoint_evaluation.run.metadata.lineage.references
     if known is None or metric is None or metric not in checkpoint_evaluation.metrics:
         return checkpoint_evaluation
@@ -220,7 +222,7 @@ def _normalized(checkpoint_evaluation: CheckpointEvaluation, metric: str | None)
 
 
 def _against_selection(checkpoint_evaluation: CheckpointEvaluation) -> CheckpointEvaluation:
-    """How much better the checkpoint looked when it was chosen: the winner's curse, in this run."""
+    """Add the gap between the value at selection and the fresh value: the winner's curse of this run."""
     metadata = checkpoint_evaluation.run.metadata
     selected = metadata.best_metric_value
     fresh = checkpoint_evaluation.metrics.get(metadata.best_metric_name or "")

@@ -1,4 +1,4 @@
-"""From planned jobs to finished runs: what is missing of a plan is run, needs first."""
+"""Run the missing jobs of a plan, dependencies first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fairtrial.record.store import Store
 
 
 def complete(plan: JobPlan, store: Store, launcher: Launcher, policy: ExecutionPolicy) -> list[ScheduledRun]:
-    """Run what is missing of a plan, needs first; returns the runs that were missing, as they ended."""
+    """Run the missing jobs of a plan, dependencies first, and return them as scheduled runs with their outcomes."""
     missing = plan.missing(retry_failed=policy.retry_failed)
     needs = plan.missing_needs(missing)
     with contextlib.ExitStack() as exit_stack:
@@ -30,12 +30,12 @@ def complete(plan: JobPlan, store: Store, launcher: Launcher, policy: ExecutionP
             _run(needs, store, launcher, policy)
         require_needs(plan, missing, store)
         runs = _run(missing, store, launcher, policy)
-    # What killed jobs, or jobs that could not reach a shared store, have left on this machine.
+    # Upload what killed jobs, or jobs that could not reach the shared store, left on this machine.
     left = store.push(sorted({job.spec.study for job in (*missing, *needs)}))
     if left:
         policy.tell(
-            f"{counted(len(left), 'run')} of this machine did not reach {store.url} completely; nothing is lost. "
-            f"Push them with: fairtrial runs sync --store {shlex.quote(store.address)}"
+            f"{counted(len(left), 'run')} on this machine could not be fully uploaded to {store.url}; nothing is lost. "
+            f"Upload with: fairtrial runs sync --store {shlex.quote(store.address)}"
         )
     return runs
 
@@ -51,7 +51,7 @@ def _run(jobs: Sequence[Job], store: Store, launcher: Launcher, policy: Executio
 
 
 def _pull_results(store: Store, studies: Sequence[str], policy: ExecutionPolicy) -> None:
-    """How runs that other machines made have ended; what was pulled a moment ago may be older than that."""
+    """Pull the final state of runs from other machines: the last poll may be older than their end."""
     if not store.url:
         return
     from fairtrial.record.sharing import pull
@@ -60,6 +60,6 @@ def _pull_results(store: Store, studies: Sequence[str], policy: ExecutionPolicy)
         pull(store, studies)
     except StoreError as error:
         policy.tell(
-            f"{error.message}. What other machines have recorded is there; bring it with: "
+            f"{error.message}. The records of other machines are still in the store. Fetch them with: "
             f"fairtrial runs sync --store {shlex.quote(store.address)}"
         )

@@ -1,4 +1,4 @@
-"""Runs that are there already, for verbs that go on with them."""
+"""Look up existing runs for verbs that continue or re-evaluate them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def require_existing(store: Store, reference: str) -> Run:
 
 
 def require_all_existing(store: Store, reference: str) -> list[Run]:
-    """Every run that an id, a path or a glob names, damaged ones too."""
+    """Return every run that an id, a path or a glob matches, including damaged ones."""
     return [run if run.status is Status.DAMAGED else _not_of_a_script(run) for run in store.match([reference])]
 
 
 def not_damaged(run: Run) -> Run:
-    """The run, for those who go on with it."""
+    """Return the run, or raise `DamagedRun` if it is damaged."""
     if run.status is Status.DAMAGED:
         raise DamagedRun(f"run {run.name} is damaged: {run.reason}", hint=run.metadata.hint or HINT)
     return run
@@ -26,5 +26,5 @@ def not_damaged(run: Run) -> Run:
 
 def _not_of_a_script(run: Run) -> Run:
     if run.metadata.recipe == "script":
-        raise UserError(f"run {run.name} was made by a script", hint="Start that script again: it resumes by itself.")
+        raise UserError(f"run {run.name} was created by a script", hint="Start that script again; it resumes the run.")
     return run

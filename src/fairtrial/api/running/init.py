@@ -1,4 +1,4 @@
-"""init: a complete, commented study file."""
+"""init: write a complete, commented study file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write_study(path: Path, *, recipe: str = "distill", study: str | None = None
     """Write a study file for a recipe, with every key and every option explained in place."""
     loaded = load_recipe(recipe)
     if path.exists() and not force:
-        raise UserError(f"{path} exists already", hint="Choose another --output, or overwrite it with --force.")
+        raise UserError(f"{path} already exists", hint="Choose another --output, or overwrite it with --force.")
     name = check_name("study", study or path.stem.replace(" ", "-"))
     try:
         path.write_text(study_text(loaded, name, path.name), encoding="utf-8")
@@ -32,10 +32,10 @@ def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
     variants = recipe.example["variants"]
     metric = recipe.metric.on("report") if recipe.metric else None
     direction = recipe.metric.direction if recipe.metric else "max"
-    mark = "" if recipe.metric else "# "  # only the person knows what a program of theirs logs
+    mark = "" if recipe.metric else "# "  # only the user knows which metrics an external program logs
     return "\n".join(
         [
-            f"# A study of Fairtrial. Run it with: fairtrial launch {shlex.quote(file)}",
+            f"# A Fairtrial study. Run it with: fairtrial launch {shlex.quote(file)}",
             f"study: {_yaml(name)}  # {described['study']}",
             f"recipe: {_yaml(str(recipe.file or recipe.name))}  # {recipe.summary}",
             "",
@@ -53,11 +53,11 @@ def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
             f"# {described['summary']}",
             "summary:",
             "  type: last  # auc, last, best, slope or time_to",
-            "  # window: 1000:5000  # Steps it looks at; or, instead, a share of them:",
+            "  # window: 1000:5000  # Range of steps to use; or, instead, a fraction of them:",
             "  # percent: 0.25",
             "  # percent_window: last",
-            "  # points: 5  # For last: how many points are averaged.",
-            "  # threshold: 0.9  # For time_to: the value to be reached.",
+            "  # points: 5  # For last: number of points to average.",
+            "  # threshold: 0.9  # For time_to: the value to reach.",
             "",
             f"# sesoi: 0.01  # {described['sesoi']}",
             f"alpha: 0.05  # {described['alpha']}",
@@ -67,8 +67,8 @@ def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
             "",
             f"# {described['benchmark']}",
             "# benchmark:",
-            "#   random_score: 0.0  # Normalized, this is 0 …",
-            "#   human_score: 1.0  # … and this is the scale.",
+            "#   random_score: 0.0  # The raw score that is normalized to 0 …",
+            "#   human_score: 1.0  # … and the raw score that is normalized to `scale`.",
             "#   scale: 100",
             f"#   best_metric: {recipe.metric.on('eval') if recipe.metric else 'eval_accuracy'}",
             f"#   best_metric_mode: {direction}",
@@ -81,7 +81,7 @@ def _options(recipe: LoadedRecipe) -> list[str]:
     given = recipe.example.get("options", {})
     lines = ["options:", *(f"  {key}: {_yaml(value)}" for key, value in given.items())] if given else ["options: {}"]
     rows = [_option_line(info) for info in describe_options(recipe.options) if info.name not in given]
-    return [*lines, "# Every other option with its default; move those that you change into options:", *rows]
+    return [*lines, "# All other options with their defaults; move those that you change into options:", *rows]
 
 
 def _option_line(info: OptionInfo) -> str:
@@ -91,7 +91,7 @@ def _option_line(info: OptionInfo) -> str:
 
 
 def _yaml(value: Any) -> str:
-    """JSON is YAML; plain words need no quotes."""
+    """Format a value as YAML: JSON is valid YAML, and plain words need no quotes."""
     plain = isinstance(value, str) and value.replace("-", "").replace("_", "").isalnum() and value[0].isalpha()
     if plain and value.lower() not in ("true", "false", "null"):
         return str(value)

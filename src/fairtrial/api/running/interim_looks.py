@@ -1,4 +1,4 @@
-"""Every view of a difference is recorded in the study, and a verdict says what was looked at before it."""
+"""Record every interim look at a difference in its study, and label verdicts that earlier looks affect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXPLORATORY = "exploratory: seeds added after looking"
 
 @dataclass(frozen=True)
 class LookLabels:
-    """What earlier looks mean for one view: labels of its verdict, and what to be careful about."""
+    """The effect of earlier looks on one view: labels for its verdict, and cautions."""
 
     labels: tuple[str, ...] = ()
     cautions: tuple[FilledCaution, ...] = ()
@@ -32,9 +32,9 @@ class LookLabels:
 def label_and_record_looks(
     store: Store, study: str, views: Sequence[InterimLook], *, registered: bool = False
 ) -> list[LookLabels]:
-    """Record views of differences of one study; says of each what was looked at before.
+    """Record views of differences of one study, and return the labels that earlier looks give to each view.
 
-    A question that was `registered` before the runs is never another one, whoever asked something else meanwhile.
+    A question that was `registered` before the runs never counts as a new question, whatever others asked meanwhile.
     """
     damaged = _damage_cautions(store, study)
     before = read_interim_looks(store, study)
@@ -46,7 +46,7 @@ def label_and_record_looks(
 def label_looks(
     store: Store, study: str, views: Sequence[InterimLook], *, also: Sequence[InterimLook] = ()
 ) -> list[LookLabels]:
-    """What was looked at before each of these views; records nothing. `also` are looks that are recorded nowhere."""
+    """Return the labels that earlier looks give to each view. Records nothing; `also` holds unrecorded looks."""
     before = [*read_interim_looks(store, study), *(each.to_row() for each in also)]
     damaged, look_labels = _damage_cautions(store, study), [_judged_by(before, view) for view in views]
     return [replace(each, cautions=(*damaged, *each.cautions)) for each in look_labels]
@@ -70,6 +70,6 @@ def _judged_by(before: Sequence[Mapping[str, object]], view: InterimLook, *, reg
 
 
 def question_words(asked: Asked, *, other: Asked) -> str:
-    """`accuracy, t, two-sided`; the summary is named where it is not the one that is asked for now."""
+    """Return text such as `accuracy, t, two-sided`, with the summary if it differs from that of `other`."""
     summary = f" ({asked.summary})" if asked.summary and asked.summary != other.summary else ""
     return ", ".join(filter(None, [f"{asked.metric or 'an unknown metric'}{summary}", asked.method, asked.side]))

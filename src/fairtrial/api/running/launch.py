@@ -1,4 +1,4 @@
-"""launch: variants × seeds, only what is missing, here or on a cluster."""
+"""launch: run the missing cells of variants × seeds, locally or on a cluster."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ from fairtrial.stats.seed_effect import seed_effect_cautions
 FEW = 3
 SHOWN_NAMES = 5
 MISSED_HEARTBEATS = 3
-"""How many heartbeats must be missed before a run may be taken for lost."""
+"""Smallest --lost-after and --hung-after, in heartbeat intervals: one late heartbeat does not mean a lost run."""
 SKYPILOT = "skypilot"
 CPU = "cpu"
 MOST_NAMED = 5
@@ -83,13 +83,13 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Launched:
-    """How a study stands after a launch."""
+    """The state of a study after a launch."""
 
     study: str
     store: str
     metric: str | None
     direction: str | None
-    """`max` or `min`; None where nothing says it, and then no variant is called better."""
+    """`max` or `min`; None if it is unknown, in which case no variant is called better."""
     runs: Sequence[Run]
     made: Sequence[str]
     missing: Sequence[str]
@@ -100,7 +100,7 @@ class Launched:
     synthetic: bool = False
     direction_source: str | None = None
     workload: Workload | None = None
-    """What there was to do, as it was said before the first run."""
+    """The work that was announced before the first run started."""
 
     @property
     def bad(self) -> list[Run]:
@@ -138,9 +138,10 @@ def plan_launch(
     secrets: Sequence[str] = (),
     store: str | os.PathLike[str] | None = None,
 ) -> Study:
-    """The study of these variants and seeds, checked. Starts nothing and writes nothing.
+    """Return a validated study of these variants and seeds. Starts nothing and writes nothing.
 
-    Without the name of a `study` it gets one that is free in the store; without `variants` it has one, the default.
+    If `study` is None, the study gets a name that is not used in the store. Without `variants` it has a single variant,
+    `default`.
     """
     values: dict[str, Any] = {
         "study": study or default_name(recipe, store),
@@ -159,7 +160,7 @@ def plan_launch(
 def plan_launch_of_file(
     path: str | os.PathLike[str], *, seeds: int | list[int] | None = None, secrets: Sequence[str] = ()
 ) -> Study:
-    """The study in a file, with other seeds and more secrets where they are given."""
+    """Return the study in a file, with `seeds` replaced and `secrets` added if they are given."""
     study = read_study(Path(path))
     changes: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
     if secrets:
@@ -171,10 +172,10 @@ def plan_launch_of_file(
 def launch(
     study: Study, *, store: str | os.PathLike[str] | None = None, terms: ExecutionPolicy | None = None
 ) -> Launched:
-    """Run every cell of a study that is not there yet; returns how the whole study stands.
+    """Run every missing cell of a study and return the state of the whole study.
 
-    A registered study is run with the seeds and options that were registered. The differences that are returned are
-    on view: that is recorded in the study like a look by `analyze`.
+    A registered study runs with its registered seeds and options. The caller sees the returned differences, so the
+    study records an interim look, as it does for `analyze`.
     """
     return _with_look_labels(*_fill(study, store, terms or ExecutionPolicy()))
 
@@ -182,12 +183,12 @@ def launch(
 def run_study(
     study: Study, *, store: str | os.PathLike[str] | None = None, terms: ExecutionPolicy | None = None
 ) -> Launched:
-    """The same for callers that do not show the differences, or that record a look of their own."""
+    """Like `launch`, for callers that do not show the differences or that record their own interim look."""
     return _fill(study, store, terms or ExecutionPolicy())[0]
 
 
 def _fill(study: Study, store: str | os.PathLike[str] | None, policy: ExecutionPolicy) -> tuple[Launched, Study, Store]:
-    """How the study stands once nothing of it is missing, the study with its registered seeds, and its store."""
+    """Run the missing cells. Returns the resulting state, the study with its registered seeds, and its store."""
     recipe = load_checked_recipe(study.recipe)
     study, registration = _as_registered(study, recipe, policy.plan)
     if registration:
@@ -204,6 +205,7 @@ def _fill(study: Study, store: str | os.PathLike[str] | None, policy: ExecutionP
     engine.check(request)
     place.check_writable()
     place.pull(study.study, DEPENDENCIES_STUDY)
+    # All checks come before save_plan, so that a refused launch does not change the stored study.
     plan = plan_jobs(specs, place, environment, policy.tell)
     check_direction(study, recipe, [run for job in plan.jobs if (run := plan.existing.get(job.spec.name))])
     plan = clear_conflicts(plan, place, replace_old=policy.replace_old)
@@ -216,9 +218,10 @@ def _fill(study: Study, store: str | os.PathLike[str] | None, policy: ExecutionP
 
 
 def _with_look_labels(launched: Launched, study: Study, store: Store) -> Launched:
-    """Record the differences of the table. They are shown without a test, so no method and no side are asked for.
+    """Record an interim look at the differences in the table, and add the resulting cautions.
 
-    The metric and the summary are those of the study: what `analyze` takes next is not another question.
+    The table shows no test, so the look has no method and no side. Its metric and summary are those of the study, so
+    a later default `analyze` counts as the same question.
     """
     if not launched.differences or launched.metric is None:
         return launched
@@ -240,7 +243,7 @@ def _with_look_labels(launched: Launched, study: Study, store: Store) -> Launche
 def _as_registered(
     study: Study, recipe: LoadedRecipe, plan: str | os.PathLike[str] | None
 ) -> tuple[Study, Registration | None]:
-    """The study with its registered seeds, and its registration, where it has one."""
+    """Return the study with its registered seeds, and its registration if it has one."""
     registration = registration_for(study.study, plan)
     if registration is None:
         return study, None
@@ -250,9 +253,10 @@ def _as_registered(
 
 
 def _as_preregistered(launched: Launched, registration: Registration) -> Launched:
-    """What is to be done next with a registered study is the analysis that was registered.
+    """Suggest the registered analysis as the next command, and hide results until the study is complete.
 
-    Means and differences are not shown before all of its runs are there: seeing them would be a look before its time.
+    Under a fixed stopping rule, means and differences stay hidden while runs are missing: showing them would be an
+    interim look that the registration does not allow.
     """
     wanted = {(arm, seed) for arm in registration.plan["study"]["arms"] for seed in registration.seeds}
     missing = wanted - {(run.variant, run.seed) for run in launched.runs if run.status.is_result}
@@ -266,7 +270,7 @@ def _as_preregistered(launched: Launched, registration: Registration) -> Launche
 
 
 def usable_gpus(recipe: LoadedRecipe, specs: Sequence[RunSpec]) -> int | None:
-    """How many cards a run can use: recipes compute on one device, and nobody knows that of another's program."""
+    """Return how many GPUs a run can use: at most one for a recipe, None (unknown) for an external program."""
     if recipe.execute is not None:
         return None
     devices = {str(spec.options.get("device") or CPU) for spec in specs}
@@ -276,7 +280,7 @@ def usable_gpus(recipe: LoadedRecipe, specs: Sequence[RunSpec]) -> int | None:
 def _launch_request(
     study: Study, store: Store, policy: ExecutionPolicy, usable: int | None, *, to_use: bool = True
 ) -> tuple[LauncherModule, LaunchRequest]:
-    """The launcher that was asked for, and what it is to be opened with as far as that is known yet."""
+    """Return the requested launcher and a launch request with the fields that are known before jobs are planned."""
     _check_time_limits(store, policy)
     engine = load_engine(policy.on, to_use=to_use)
     request = LaunchRequest(
@@ -296,36 +300,36 @@ def _launch_request(
 
 
 def _check_time_limits(store: Store, policy: ExecutionPolicy) -> None:
-    """A limit of less than a few heartbeats would take healthy runs for lost."""
+    """Refuse time limits shorter than a few heartbeat intervals: healthy runs would count as lost."""
     every = heartbeat_seconds()
     if store.url:
         every = max(every, lease_seconds() / RENEWALS_PER_LEASE)
     for flag, seconds in (("--lost-after", policy.lost_after), ("--hung-after", policy.hung_after)):
         if seconds is not None and seconds < MISSED_HEARTBEATS * every:
             raise UserError(
-                f"{flag} {seconds:g} is too short: a run gives a sign of life every {every:g} s",
-                hint=f"Give it {MISSED_HEARTBEATS * every:g} or more.",
+                f"{flag} {seconds:g} is too short: a run writes a heartbeat every {every:g} s",
+                hint=f"Pass {MISSED_HEARTBEATS * every:g} or more.",
             )
 
 
 def _devices(policy: ExecutionPolicy) -> list[str]:
-    """The cards of this machine that runs are spread over, one each; as many as were asked for, or an error."""
+    """Return the local GPUs to distribute runs over, one per run. Raises if fewer are available than requested."""
     if policy.gpus == 0 and policy.on != SKYPILOT:
         raise UserError(
-            f"--gpus 0 has no effect --on {policy.on}: no cards are the default there", hint="Leave it out."
+            f"--gpus 0 has no effect with --on {policy.on}: no GPU is already the default there", hint="Omit --gpus."
         )
     if policy.gpus is None or policy.on != LOCAL:
         return []
     if policy.jobs is not None and policy.jobs > policy.gpus:
         raise UserError(
-            f"--jobs {policy.jobs} would put several runs on one of {policy.gpus} cards", hint="Leave it out."
+            f"--jobs {policy.jobs} would put several runs on one of {policy.gpus} GPUs", hint="Omit --jobs."
         )
     named = os.environ.get(VISIBLE_DEVICES)
     cards = Gpus()
     visible = named.split(",") if named else [str(number) for number in range(cards.count)]
     if len(visible) < policy.gpus:
-        why = f"${VISIBLE_DEVICES} names {len(visible)}" if named else cards.unavailable or f"there are {cards.count}"
-        raise UserError(f"--gpus {policy.gpus}: {why}", hint="Ask for fewer cards, or launch without --gpus.")
+        why = f"${VISIBLE_DEVICES} names {len(visible)}" if named else cards.unavailable or f"{cards.count} found"
+        raise UserError(f"--gpus {policy.gpus}: {why}", hint="Request fewer GPUs, or launch without --gpus.")
     return visible[: policy.gpus]
 
 
@@ -341,7 +345,7 @@ def _run_missing(
     if not missing:
         return [], Workload(0, None)
     needs = plan.missing_needs(missing)
-    # What the process that jobs are forked from loads once for all of them.
+    # The job server imports these once; the jobs are forked from it.
     recipes = {str(recipe.file) if recipe.file else recipe.name, *(need.spec.recipe for need in needs)}
     request = replace(
         request,
@@ -350,7 +354,7 @@ def _run_missing(
         fresh=any(job.spec.options.get("threads", 1) > 1 for job in missing),
     )
     with closing(engine.open(request)) as launcher:
-        work = workload_of(  # while the process that starts jobs loads
+        work = workload_of(  # computed while the job server imports its modules
             [job.spec for job in missing],
             recipe,
             store,
@@ -374,7 +378,7 @@ def stand(
     made: Sequence[str],
     git: Mapping[str, Any],
 ) -> Launched:
-    """Read the study's runs back from the store and put its table together."""
+    """Read the study's runs back from the store and build its result table."""
     by_name: dict[str, Run | None] = {}
     for job in plan.jobs:
         run = store.look_at(job.spec.study, job.spec.run_id)
@@ -415,21 +419,21 @@ def stand(
 
 
 def _is_of(run: Run, fingerprint: str) -> bool:
-    """Whether a run is the one that was planned; of a damaged one the place is all that is known."""
+    """Return whether a run is the planned one. A damaged run is identified by its path only."""
     return run.status is Status.DAMAGED or run.metadata.fingerprint == fingerprint
 
 
 def _metric_of(study: Study, recipe: LoadedRecipe, completed: Sequence[Run]) -> str | None:
-    """The metric of the table: the study's, the recipe's, the one that the program named, or the likeliest.
+    """Return the metric of the table: the study's, the recipe's, the one the program named, or the likeliest one.
 
-    A metric that was asked for and that no run logged is an error, not a reason to show another one.
+    Raises if the study names a metric that no completed run logged; no other metric takes its place.
     """
     if study.metric:
         logged = sorted({name for run in completed for name in run.final})
         if logged and study.metric not in logged:
             raise UserError(
                 unknown("metric", study.metric, logged),
-                hint=f"Logged: {', '.join(logged)}. All runs are kept: launch again with the right name.",
+                hint=f"Logged: {', '.join(logged)}. All runs are kept. Launch again with the correct name.",
             )
         return study.metric
     own = recipe.metric.on("report") if recipe.metric else None
@@ -438,7 +442,7 @@ def _metric_of(study: Study, recipe: LoadedRecipe, completed: Sequence[Run]) -> 
 
 
 def _direction_of(metric: str, study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> Direction:
-    """As `analyze` will have it, so that both call the same variant better."""
+    """Determine the direction by the same rule as `analyze`, so that both call the same variant better."""
     own = recipe.metric
     known = own.direction if own and split_and_quantity(metric)[1] == own.quantity else None
     direction = settle_direction(metric, runs, study.to_dict(), recipe=known)
@@ -448,14 +452,14 @@ def _direction_of(metric: str, study: Study, recipe: LoadedRecipe, runs: Sequenc
 
 
 def named_recipe(direction: Direction, own: str | None) -> Direction:
-    """What the runs of a recipe recorded is the recipe's own direction, and is called that."""
+    """Set the source to `recipe` if the runs recorded the recipe's own direction."""
     return (
         replace(direction, source="recipe") if direction.source == "recorded" and direction.better == own else direction
     )
 
 
 def check_direction(study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> None:
-    """A metric that was named, and whose direction nobody and nothing says, is refused before anything is started."""
+    """Raise if the study names a metric whose direction is unknown, before any run starts."""
     if study.metric:
         _direction_of(study.metric, study, recipe, runs).known()
 
@@ -503,7 +507,7 @@ def _cautions(
 def _constant_metrics(
     values: Mapping[str, Mapping[int, float]], completed: Sequence[Run], metric: str
 ) -> list[Mapping[str, str]]:
-    """Variants whose runs all ended with the same value although their seeds differ."""
+    """Return cautions about variants whose runs all ended with the same value although their seeds differ."""
     return [
         caution
         for variant, own in values.items()
@@ -528,7 +532,7 @@ def _next_commands(study: str, store: Store, runs: Sequence[Run]) -> list[str]:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A cell, the command that would make it alone, and how it stands in the store, if it is there."""
+    """A cell, the command that runs only this cell, and its status in the store (None if it has no run)."""
 
     spec: RunSpec
     command: str
@@ -538,7 +542,7 @@ class PlannedRun:
 def dry_run(
     study: Study, *, store: str | os.PathLike[str] | None = None, plan: str | os.PathLike[str] | None = None
 ) -> list[PlannedRun]:
-    """Every cell of a study. Starts nothing and writes nothing."""
+    """Return every cell of a study as a planned run. Starts nothing and writes nothing."""
     recipe = load_checked_recipe(study.recipe)
     study, _ = _as_registered(study, recipe, plan)
     place = open_store(store, study.study)
@@ -557,7 +561,7 @@ def dry_run(
 def describe(
     study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: ExecutionPolicy
 ) -> Described | None:
-    """What the launcher would be handed for the runs that are missing, where it can tell. Writes nothing."""
+    """Return what the launcher would submit for the missing runs; None if there are none or it cannot describe it."""
     recipe = load_checked_recipe(study.recipe)
     usable = usable_gpus(recipe, [run.spec for run in planned])
     engine, request = _launch_request(study, Store.at(store), terms, usable, to_use=False)
@@ -575,7 +579,7 @@ def describe(
 def planned_workload(
     study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: ExecutionPolicy
 ) -> Workload:
-    """What a launch of these runs would take. Writes nothing but the index of the store."""
+    """Estimate the work of launching these runs. Writes nothing except the index of the store."""
     missing = [run.spec for run in planned if run.status is None or not run.status.is_result]
     recipe, place = load_checked_recipe(study.recipe), Store.at(store)
     slots = None
@@ -586,7 +590,7 @@ def planned_workload(
 
 
 def command_line(spec: RunSpec, recipe: LoadedRecipe, store: str | os.PathLike[str] | None = None) -> str:
-    """The `train` command that makes this very cell."""
+    """Return the `train` command that runs exactly this cell."""
     given, trailing = option_words(spec.options, recipe)
     words = ["fairtrial", "train", str(recipe.file or recipe.name), *given]
     words += ["--seed", str(spec.seed), "--study", spec.study, "--variant", spec.variant]
@@ -595,7 +599,7 @@ def command_line(spec: RunSpec, recipe: LoadedRecipe, store: str | os.PathLike[s
 
 
 def option_words(options: Mapping[str, Any], recipe: LoadedRecipe) -> tuple[list[str], list[str]]:
-    """Options that are not the default, as a person would type them: flags, and what comes at the very end."""
+    """Return non-default options as command-line words: the flags, and the words that must come last."""
     words: list[str] = []
     trailing: list[str] = []
     defaults = recipe.options.model_construct().model_dump(mode="json")
@@ -616,7 +620,7 @@ def option_words(options: Mapping[str, Any], recipe: LoadedRecipe) -> tuple[list
 
 
 def default_name(recipe: str, store: str | os.PathLike[str] | None = None) -> str:
-    """`<recipe>-<date>-<n>`, with the first n that is free."""
+    """Return `<recipe>-<date>-<n>` with the smallest unused n."""
     place = open_store(store)
     stem = f"{Path(recipe).stem}-{time.strftime('%Y%m%d')}"
     return next(f"{stem}-{n}" for n in range(1, 10_000) if load_plan(place, f"{stem}-{n}") is None)

@@ -1,4 +1,4 @@
-"""A shell command while it runs. Imported by every command line, `--help` included: it loads nothing on its own."""
+"""A running shell command. Every command line imports this module, even `--help`, so it loads no heavy modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Document = Mapping[str, Any]
 
 
 class LoggedCommand:
-    """A command line and what it answered; `write` adds it to the log of the project around it, if there is one."""
+    """A command line and its result. `write` appends both to the log of the enclosing project, if there is one."""
 
     def __init__(self, words: Sequence[str] = (), begun: float = 0.0) -> None:
         self.words = words
@@ -29,7 +29,7 @@ class LoggedCommand:
         return result
 
     def add(self, document: Document) -> None:
-        """Keep what this command says in addition to the result of its verb, or instead of one."""
+        """Add fields to the log entry of this command, next to the result of its verb or in place of one."""
         self._further.update(document)
 
     def write(self, code: int) -> None:

@@ -1,6 +1,6 @@
-"""From specs to jobs: what `train`, `launch` and everything after them share before anything runs.
+"""Turn run specs into jobs, for `train`, `launch` and the verbs built on them, before anything runs.
 
-resolve data and needs → see what the store already has → refuse what cannot or must not be run
+resolve data and dependencies → look up existing runs in the store → refuse what cannot or must not run
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def plan_jobs(
     environment: Mapping[str, Any],
     tell: Callable[[str], None] = lambda _: None,
 ) -> JobPlan:
-    """A job for every spec, with its data, its needs, and what the store already has of it.
+    """Return a job for every spec, with its data, its dependencies, and its existing run in the store.
 
-    Data that the store does not have are made now; `tell` is given a line for people before that.
+    Data that the store lacks is created now; `tell` is called with a progress line before that.
     """
     specs = list(specs)
     check_variants(specs)
@@ -53,7 +53,7 @@ def plan_jobs(
 
 
 def check_variants(specs: Iterable[RunSpec]) -> None:
-    """Refuse what would fail in every run of a variant, all of it at once: nothing is made or started before."""
+    """Raise one error with every problem that would make all runs of a variant fail, before anything starts."""
     variants = {(spec.study, spec.variant): spec for spec in specs}
     problems: list[str] = []
     hints: dict[str | None, None] = {}
@@ -85,7 +85,7 @@ class _Variant:
 
 @dataclass
 class _Planner:
-    """Makes the jobs of a plan, those of needs included, each once."""
+    """Creates the jobs of a plan and of its dependencies, each once."""
 
     store: Store
     cache: StoreCache
@@ -104,7 +104,7 @@ class _Planner:
             existing = self.store.look_at(spec.study, spec.run_id)
             if existing is not None:
                 self.existing[spec.name] = existing
-            judgement(recipe, options, existing.metadata if existing else None)  # refused now, not by every single job
+            judgement(recipe, options, existing.metadata if existing else None)  # raise now, not in every single job
             spec = _as_recorded(spec, existing)
             source = {"recipe_file_sha256": file_hash(recipe.file)} if recipe.file else {}
             stack_key = recipe.stack_key(options)
@@ -118,7 +118,7 @@ class _Planner:
         return self.jobs[spec.name]
 
     def _variant(self, spec: RunSpec) -> _Variant:
-        """What all seeds of a variant share, computed once: a sweep has thousands of runs."""
+        """Return what all seeds of a variant share. Computed once, because a sweep has thousands of runs."""
         first, variant = self.variants.get((spec.study, spec.variant), (None, None))
         if first is None or variant is None or replace(first, seed=spec.seed, attempt=spec.attempt) != spec:
             variant = self._new_variant(spec)
@@ -143,7 +143,7 @@ class _Planner:
 
 
 def _as_recorded(spec: RunSpec, existing: Run | None) -> RunSpec:
-    """A run that was begun when secrets were still recorded goes on as it is: its options differ in nothing else."""
+    """Return the recorded spec of a run from a version that recorded secrets, if nothing else differs."""
     if existing is None or existing.metadata.fingerprint == spec.fingerprint or not redacted_names(spec.options):
         return spec
     known, own = existing.metadata.options, reveal(spec.options)
@@ -151,7 +151,7 @@ def _as_recorded(spec: RunSpec, existing: Run | None) -> RunSpec:
 
 
 def _need_spec(need: Need) -> RunSpec:
-    """A need is a run like any other, in a study of its own, named by its content."""
+    """Return the spec of a dependency: an ordinary run in the dependencies study, named by its content hash."""
     recipe = load_checked_recipe(need.recipe)
     options = resolve(recipe, need.options, where=need.label)
     spec = spec_of(recipe, options, study=DEPENDENCIES_STUDY, variant="", seed=need.seed)
@@ -160,17 +160,17 @@ def _need_spec(need: Need) -> RunSpec:
 
 
 def require_secrets(jobs: Iterable[Job], tell: Callable[[str], None] = lambda _: None) -> None:
-    """Refuse, before anything starts, runs whose secrets are not at hand; say which values are not recorded."""
+    """Raise before anything starts if a secret is not set in the environment; announce which values are redacted."""
     options = [job.spec.options for job in jobs]
     require_variables(options)
     names = redacted_names(options)
     if names:
         variables = ", ".join(name for name in references(options) if name.startswith(PREFIX))
-        tell(f"Redacted, because they are secrets: {', '.join(names)}. Recorded as references to {variables}.")
+        tell(f"Redacted because they are secrets: {', '.join(names)}. Recorded as references to {variables}.")
 
 
 def clear_conflicts(plan: JobPlan, store: Store, *, replace_old: bool) -> JobPlan:
-    """Refuse a variant whose options changed; with `replace_old`, archive its old runs instead."""
+    """Raise if the options of a variant changed; with `replace_old`, archive its old runs instead."""
     specs = {(job.spec.study, job.spec.variant): job.spec for job in plan.jobs}
     rows = [row for study in {study for study, _ in specs} for row in list_rows(store, study)]
     changed = set()
@@ -189,12 +189,12 @@ def clear_conflicts(plan: JobPlan, store: Store, *, replace_old: bool) -> JobPla
 
 
 def require_needs(plan: JobPlan, jobs: Iterable[Job], store: Store) -> None:
-    """What runs need must be complete: a diverged teacher is a result, but it teaches nothing."""
+    """Raise unless every dependency is complete: a diverged teacher is a result, but cannot teach."""
     for job in jobs:
         for need in plan.needs_of(job):
             run = store.look_at(need.spec.study, need.spec.run_id)
             if run is None or run.status is not Status.COMPLETED:
-                status = f"{run.status}: {run.reason}" if run else "never begun"
+                status = f"{run.status}: {run.reason}" if run else "never started"
                 raise RunsFailed(
                     f"{need.spec.name}, which {job.spec.name} needs, is not complete ({status})",
                     hint=f"See: fairtrial runs show '{need.spec.name}'",

@@ -1,4 +1,4 @@
-"""Which prices count: the built-in ones, or those of a person's own file."""
+"""Load the price table: the built-in one, or the user's own file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from fairtrial.costs.prices import BUILT_IN, PriceTable, read_prices
 from fairtrial.plan.study import read_mapping
 
-HINT = "A price file has as_of, and cards with usd_per_hour, memory_gb and performance."
+HINT = "A price file needs as_of, and cards with usd_per_hour, memory_gb and performance."
 
 
 def load_prices(path: str | os.PathLike[str] | None, today: date | None = None) -> PriceTable:

@@ -1,4 +1,4 @@
-"""What makes a recorded result a claim that others can check: the verb that gave it can compute it again from runs."""
+"""Verbs whose recorded results others can check, because the verb can recompute them from the runs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ FROM_SERIES_AND_TIMES = "the raw series and the times that the runs recorded"
 
 @dataclass(frozen=True)
 class RecomputableVerb:
-    """What a verb knows of its recorded results. A question is JSON: `study`, `metric`, `direction`, `day` and its own.
+    """How to recompute the recorded results of a verb.
 
-    The log of a project keeps results, and from a result alone the verb says what had been asked: never from the words
-    of a command line, where an option can also come from a --config file, or be missing because Python asked.
+    A question is JSON with `study`, `metric`, `direction`, `day` and the verb's own keys. The verb derives the question
+    from the logged result only, never from the logged command line: an option may come from a --config file, and a
+    call from Python has no command line.
     """
 
     questions: Callable[[Mapping[str, Any]], Sequence[Document]]
-    """The verb's own part of the question that a result answers. Several where the result leaves something open: the
-    one that gives this result again was asked. None where the runs alone do not give the result."""
+    """Returns the verb's own keys of the question that a result answers. Several candidates if the result is
+    ambiguous: the one that reproduces the result is the right one. Empty if the runs alone do not determine it."""
     claims: Callable[[Mapping[str, Any]], Document]
-    """The numbers of a result that a bundle claims."""
+    """Returns the numbers of a result that a bundle claims."""
     recompute: Callable[[Store, Mapping[str, Any]], Mapping[str, Any]]
-    """The same numbers for a question, from the runs of a store. No code that came with the runs is loaded."""
+    """Recomputes these numbers for a question from the runs of a store. Loads no code that came with the runs."""
     basis: str
-    """What the numbers follow from."""
+    """The recorded data that the numbers are computed from."""

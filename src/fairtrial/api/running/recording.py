@@ -1,8 +1,8 @@
-"""What a verb was asked and what it answered goes into the command log of the project, from shell and Python alike.
+"""Record the arguments and the result of every verb in the project's command log, from the shell and from Python.
 
-`@recorded` makes a function a verb that logs itself when Python calls it. A shell command calls the same verb through
-its `LoggedCommand`: only the shell knows the words that were typed, when the command ends and with which exit code.
-Either way one call is one line, in one format. A verb that is part of another one is called through `unrecorded`.
+`@recorded` turns a function into a verb that logs itself when Python calls it. A shell command calls the same verb
+through its `LoggedCommand`, because only the shell command knows the words that the user typed, its end and its exit
+code. Either way, one call is one line in the same format. A verb that calls another verb does so through `unrecorded`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class RecordedVerb:
-    """What `@recorded` knows of a function."""
+    """The undecorated function of a verb, and how to turn its result into a log document."""
 
     compute: Callable[..., Any]
     document: Callable[[Any], Document]
 
 
 _verbs: dict[Callable[..., Any], RecordedVerb] = {}
-"""By the function that callers see; filled when their modules are imported."""
+"""Decorated function → its verb. Filled when the modules of the verbs are imported."""
 
 
 def verb_of(function: Callable[..., Any]) -> RecordedVerb:
@@ -43,7 +43,7 @@ def verb_of(function: Callable[..., Any]) -> RecordedVerb:
 def recorded(
     *words: str, document: Callable[[Any], Document] = lambda result: result.to_dict()
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A verb that a project logs, under the words of its shell command. `document`: what the log keeps of a result."""
+    """Log calls of the decorated verb under its shell command's words. `document` converts a result for the log."""
 
     def decorate(compute: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(compute)
@@ -56,7 +56,7 @@ def recorded(
             begun = time.time()
 
             def log(code: int, result: Document | None) -> None:
-                # A log that cannot be written must not take away what was computed.
+                # A failure to write the log must not discard the computed result.
                 with contextlib.suppress(OSError, TypeError, ValueError):
                     note_command(artifact, [*words, *_spelled(compute, args, kwargs)], code, begun, result)
 
@@ -75,15 +75,15 @@ def recorded(
 
 
 def unrecorded(verb: Callable[P, R]) -> Callable[P, R]:
-    """A verb as part of something else: nothing is logged, because the whole is."""
+    """Return a verb without logging, for use inside another verb, which logs the whole call."""
     return _verbs[verb].compute
 
 
 def _spelled(compute: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """The arguments of a Python call as NAME=VALUE words: text as it is, anything else as JSON.
+    """Return the arguments of a Python call as NAME=VALUE words: strings as they are, other values as JSON.
 
-    What has its default, and functions such as a watcher, are left out. Fields of `terms` and the like stand by their
-    own names. Secrets are left out as in metadata: an option that is declared secret, or looks like one, is {env:NAME}.
+    Omits default values and callables such as a watcher. Fields of dataclasses such as `terms` appear under their own
+    names. As in metadata, an option that is declared secret, or looks like one, is replaced by {env:NAME}.
     """
     import orjson
 
@@ -111,7 +111,7 @@ def _spelled(compute: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[s
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Convert a value to JSON-compatible types; dataclasses keep only their non-default fields."""
     if is_dataclass(value) and not isinstance(value, type):
         own = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
         defaults = {each.name: _default(each) for each in fields(value)}

@@ -1,4 +1,4 @@
-"""What a registration means for those who make runs: its seeds and no others, its options and no others."""
+"""Enforce a registration when runs are started: only its seeds, only its options."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     from fairtrial.core.findings import Comparison
     from fairtrial.core.registry import LoadedRecipe
 
-AMEND = "Register the change (research preregister --amends), or use another study name: it is another study."
+AMEND = "Register the change with research preregister --amends, or use another study name."
 
 
 def registration_for(study: str, plan: str | os.PathLike[str] | None) -> Registration | None:
-    """The registration that a person names, or the one of this study in the project around."""
+    """Return the registration in file `plan`, or the one of this study in the enclosing project."""
     if plan is None:
         return find_registration(study)
     registration = read_registration(Path(plan))
     if registration.study != study:
-        about = f"study '{registration.study}'" if registration.study else "no study: it is text only"
-        raise UserError(f"{registration.path.name} is about {about}, not about '{study}'")
+        about = f"study '{registration.study}'" if registration.study else "no study (it is text only)"
+        raise UserError(f"{registration.path.name} registers {about}, not '{study}'")
     return registration
 
 
 def as_registered(study: Study, plan: str | os.PathLike[str] | None = None) -> Study:
-    """The study with the seeds of its registration, if it has one; refuses other seeds."""
+    """Return the study with the seeds of its registration, if it has one. Raises if the study has other seeds."""
     registration = registration_for(study.study, plan)
     if registration is None:
         return study
     seeds, planned_seeds = registration.seeds, registration.plan["seeds"]
     if isinstance(study.seeds, int) and planned_seeds["derived"]:
         if study.seeds not in (len(seeds), planned_seeds["given"]):
-            raise _other_seeds(registration, f"{len(seeds)} seeds that follow from it, not {study.seeds}")
+            raise _other_seeds(registration, f"{len(seeds)} seeds derived from it, not {study.seeds}")
         return study.model_copy(update={"seeds": seeds})
     other = [seed for seed in study.seed_list if seed not in seeds]
     if other:
@@ -54,9 +54,9 @@ def as_registered(study: Study, plan: str | os.PathLike[str] | None = None) -> S
 
 
 def label_unregistered(analysis: Analysis, run_set: RunSet, project: Path | None = None) -> Analysis:
-    """An ordinary analysis of a registered study says that it is not the one that was registered.
+    """Label an ordinary analysis of a registered study as not the registered analysis.
 
-    `project` is the folder whose registrations count; None: the one around the current folder.
+    `project` is the directory whose registrations count; None means the project that encloses the current directory.
     """
     known = {study: name for study in run_set.studies if (name := _registered_as(study, run_set.plan, project))}
     if not known:
@@ -76,7 +76,7 @@ def with_label(comparison: Comparison, label: str) -> Comparison:
 
 
 def _registered_as(study: str, plan: Mapping[str, Any] | None, project: Path | None) -> str | None:
-    """How the registration of a study is called, by the project or by what the study itself remembers."""
+    """Return the name of the registration of a study, from the project or from the stored study; None without one."""
     try:
         registration = find_registration(study, project)
     except FairtrialError:
@@ -92,7 +92,7 @@ def _other_seeds(registration: Registration, what: str) -> UserError:
 
 
 def refuse_other_options(registration: Registration, specs: Iterable[RunSpec]) -> None:
-    """A registered arm has the options that it was registered with."""
+    """Raise if a variant has other options than it was registered with."""
     arms = registration.plan["study"]["arms"]
     problems = {}
     for spec in specs:
@@ -101,7 +101,7 @@ def refuse_other_options(registration: Registration, specs: Iterable[RunSpec]) -
         for key in keys:
             message = f"{key} {planned.get(key)} → {spec.identity.get(key)}"
             problems[spec.variant, key] = (
-                f"variant '{spec.variant}' is registered ({registration.name}) otherwise: {message}"
+                f"variant '{spec.variant}' is registered ({registration.name}) with other options: {message}"
             )
     if problems:
         first, *rest = problems.values()
@@ -109,12 +109,12 @@ def refuse_other_options(registration: Registration, specs: Iterable[RunSpec]) -
 
 
 def refuse_other_recipe(registration: Registration, recipe: LoadedRecipe) -> None:
-    """A recipe of one's own is the file that was registered."""
+    """Raise if the recipe is not the registered one: a user's recipe file must have the registered content."""
     planned = registration.plan["study"]["recipe_sha256"]
     if planned != (file_hash(recipe.file) if recipe.file else None):
         raise UserError(
-            f"the file of recipe '{recipe.name}' is not the one that study '{registration.study}' is registered with "
-            f"({registration.name})",
+            f"the file of recipe '{recipe.name}' differs from the one in the registration of study "
+            f"'{registration.study}' ({registration.name})",
             hint=AMEND,
         )
 
@@ -125,5 +125,5 @@ def refuse_other_seed(registration: Registration, seed: int) -> None:
 
 
 def arms_of(study: Study, recipe: LoadedRecipe) -> list[RunSpec]:
-    """One cell of each arm; the seed of it means nothing."""
+    """Return one cell per variant, to compare options; its seed is a placeholder."""
     return [replace(spec, seed=0) for spec in plan_study(study.model_copy(update={"seeds": [0]}), recipe)]

@@ -1,4 +1,4 @@
-"""How a launcher's machine sees the runs of a store while they are made."""
+"""Monitors the runs of a store from the launcher's machine while they are in progress."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from fairtrial.record.store import Store
 
 
 class StoreRunMonitor:
-    """The `RunMonitor` of the schedule, on top of a store."""
+    """Implements the schedule's `RunMonitor` on top of a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def status(self, job: Job) -> Outcome | None:
         spec = job.spec
-        with contextlib.suppress(StoreError):  # a shared store that is out of reach is asked again
+        with contextlib.suppress(StoreError):  # a shared store that is unreachable now is polled again later
             self._store.pull(spec.study)
         run = self._store.look_at(spec.study, spec.run_id)
         if run and run.status is Status.DAMAGED:
             return Outcome(Status.FAILED, f"damaged: {run.reason}", already_done=True)
         if run and run.metadata.fingerprint != spec.fingerprint:
-            return Outcome(Status.FAILED, "another launcher made this cell with other options")
+            return Outcome(Status.FAILED, "another launcher ran this cell with different options")
         return Outcome(run.status, run.reason, already_done=True) if run else None
 
     def mark_ended(self, job: Job, status: Status, reason: str) -> None:
-        """Record how a run ended whose own process could not: killed, or too slow to leave."""
+        """Record the status of a run whose process could not: it was killed, or did not exit in time."""
         paths = self._paths(job)
         try:
             claim = Claim(paths)
-        except (ClaimedElsewhere, FairtrialError):
+        except (ClaimedElsewhere, FairtrialError):  # a live process records its own end; an unwritable run stays as is
             return
         try:
             metadata = load_metadata(paths)
             if metadata is not None and not Status(metadata.status).is_result:
                 write_metadata(paths, metadata.replace(status=status.value, reason=reason))
-        except DamagedRun:  # what is there may still be repaired; the other runs go on
+        except DamagedRun:  # leave the files for repair; the other runs continue
             return
         finally:
             claim.release()
 
     def heartbeat(self, job: Job) -> Heartbeat | None:
-        """The latest one: of its process on this machine, or through the shared store."""
+        """Return the latest heartbeat, from the process on this machine or through the shared store."""
         paths = self._paths(job)
         recorded = read_heartbeat(paths)
         if not self._store.url or is_claimed(paths):
@@ -61,7 +61,7 @@ class StoreRunMonitor:
         try:
             self._store.pull(job.spec.study)
         except StoreError:
-            # While nothing can be read, no run counts as lost: every attempt to read is a heartbeat of its own.
+            # While the store is unreachable, no run may count as lost: each failed read returns a new heartbeat.
             return Heartbeat(f"out of reach at {time.monotonic()}", 0, 0)
         state = read_remote_state(paths)
         if state is None or not state.pulse:

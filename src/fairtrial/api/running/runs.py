@@ -25,7 +25,7 @@ from fairtrial.record.store_location import StoreLocation
 Row = Mapping[str, Any]
 
 MOST_VERIFIED_BYTES = 32 << 20
-"""`tail` shows the end of a file at once, however long it is; only shorter files are held against their checksum."""
+"""Only files up to this size are verified against their checksum, so that `tail` stays fast on long files."""
 
 
 def list_runs(
@@ -36,9 +36,9 @@ def list_runs(
     status: str | None = None,
     where: Sequence[str] = (),
 ) -> list[Row]:
-    """One row per run, newest first, filtered. Conditions look like `learning_rate>0.01` or `seed=1072`.
+    """Return one row per run, newest first, filtered. Conditions look like `learning_rate>0.01` or `seed=1072`.
 
-    Names are looked up in the row, then among the options, then among the last metric values.
+    Names are looked up in the row, then in the options, then in the final metric values.
     """
     if status is not None and status not in list(Status):
         raise UsageError(unknown("status", status, list(Status)))
@@ -61,26 +61,26 @@ def _recorded_number(value: Any) -> float:
 def _existing(store: StoreLocation, *studies: str) -> Store:
     place = open_store(store, *studies)
     if place.root.exists() and not place.root.is_dir():
-        place.studies()  # says that it is a file
+        place.studies()  # raises: the store is a file
     return place
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A run in full: its metadata, its metrics in brief, and the end of its log."""
+    """A run with its metadata, a summary of each metric, and the end of its log."""
 
     run: Run
     metrics: Mapping[str, Mapping[str, float | int | None]]
     log_tail: Sequence[str]
     torn: bool
     evaluations: Sequence[Mapping[str, Any]] = ()
-    """What `evaluate` found of its checkpoints, the oldest first."""
+    """Results of `evaluate` for its checkpoints, oldest first."""
     damage: Sequence[str] = ()
-    """What of the run cannot be believed, and is therefore not shown."""
+    """Damaged parts of the run, which are therefore not shown."""
 
 
 def show_run(reference: str, *, store: StoreLocation = None, lines: int = 10) -> Shown:
-    """A run in full. Of a damaged one: what can be believed, and the reason."""
+    """Return a run with its metrics and log. For a damaged run: the intact parts, and why it is damaged."""
     run = _existing(store).find(reference)
     brief: dict[str, Any] = {}
     if run.status is not Status.DAMAGED:
@@ -95,7 +95,7 @@ def show_run(reference: str, *, store: StoreLocation = None, lines: int = 10) ->
 
 
 def _evaluations(run: Run) -> tuple[list[Mapping[str, Any]], str | None]:
-    """What `evaluate` found of a run; none, and the reason, where its events are not those that were recorded."""
+    """Return the results of `evaluate` for a run, or none and the reason if its event file was altered."""
     if why := why_broken(run.paths.events, run.metadata, most=MOST_VERIFIED_BYTES):
         return [], why
     evaluations: list[Mapping[str, Any]] = []
@@ -120,7 +120,7 @@ def _brief(brief: Brief) -> dict[str, float | int | None]:
 
 
 def columns_of(rows: Sequence[Row], names: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Rows as plain dictionaries: chosen columns, or all but what only Fairtrial itself looks at."""
+    """Return rows as plain dictionaries with the chosen columns; by default all except internal ones."""
     if not rows:
         return []
     chosen = names or [name for name in rows[0] if name not in ("identity", "data")]
@@ -128,7 +128,7 @@ def columns_of(rows: Sequence[Row], names: Sequence[str] | None = None) -> list[
 
 
 def log_tail(run: Run, lines: int) -> list[str]:
-    """The last lines that the job printed."""
+    """Return the last lines that the job printed."""
     try:
         with open_regular(run.paths.log) as file:
             size = file.seek(0, 2)
@@ -144,14 +144,16 @@ def last_log_lines(reference: str, *, store: StoreLocation = None, lines: int = 
 
 
 def follow(reference: str, *, store: StoreLocation = None, lines: int = 10, poll_s: float = 0.5) -> Iterator[Row]:
-    """The metric lines of a run as they arrive, until it ends."""
+    """Yield the metric lines of a run as they arrive, until the run ends."""
     run = _existing(store).find(reference)
     newest = _newest_rows(run, lines)
     reached = newest[0][0] if newest else _end(run)
     place = Store.at(store)
     while True:
         place.pull(run.study)
-        current = load_run_or_damage(run.paths)  # before the lines: what is logged in between is still shown
+        current = load_run_or_damage(
+            run.paths
+        )  # read before the lines, so that lines logged in between are still yielded
         reached = min(reached, _end(run))  # a file that was replaced may be shorter
         for offset, block in line_blocks(run.paths.metrics, reached):
             reached = offset + len(block)
@@ -162,14 +164,14 @@ def follow(reference: str, *, store: StoreLocation = None, lines: int = 10, poll
 
 
 def last_metrics(reference: str, *, store: StoreLocation = None, lines: int = 10) -> list[Row]:
-    """The newest metric lines, read from the end of the file."""
+    """Return the newest metric lines, read from the end of the file."""
     return [row for _, row in _newest_rows(_existing(store).find(reference), lines)]
 
 
 def _newest_rows(run: Run, lines: int) -> list[tuple[int, Row]]:
-    """The last so many metric lines with the offsets at which they begin, the oldest first.
+    """Return the last `lines` metric lines with their byte offsets, oldest first.
 
-    Raises a StoreError where they are not those that the run wrote.
+    Raises a StoreError if the run is damaged or the lines are not the ones it wrote.
     """
     if run.status is Status.DAMAGED:
         raise DamagedRun(f"run {run.name} is damaged: {run.reason}", hint=run.metadata.hint or HINT)
@@ -186,7 +188,7 @@ def _newest_rows(run: Run, lines: int) -> list[tuple[int, Row]]:
 
 
 def _end(run: Run) -> int:
-    """Where the next line will begin."""
+    """Return the byte offset at which the next line will start."""
     return end_of_lines(run.paths.metrics) if run.paths.metrics.exists() else 0
 
 
@@ -197,9 +199,9 @@ def export_runs(
     metrics: Sequence[str] = (),
     damaged: Callable[[str, str], None] = lambda _name, _reason: None,
 ) -> Iterator[Row]:
-    """Every value of the chosen runs, one row each, block by block: what other tools read.
+    """Yield one row per metric value of the chosen runs, for other tools to read.
 
-    A damaged run is one row, with that status and without a metric; `damaged` is given its name and the reason.
+    A damaged run yields one row with that status and no metric; `damaged` is called with its name and the reason.
     """
     for run in sorted(_existing(store).match(references), key=lambda run: run.name):
         try:
@@ -237,9 +239,9 @@ def _exported(run: Run, metrics: Sequence[str]) -> Iterator[Row]:
 def query(
     sql: str, *, store: StoreLocation = None, damaged: Callable[[str, str], None] = lambda _name, _reason: None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Ask the store in SQL. Tables: `runs` (one row per run) and `metrics` (one row per value).
+    """Query the store with SQL. Tables: `runs` (one row per run) and `metrics` (one row per value).
 
-    Damaged runs have no metrics: `damaged` is given the name of each and the reason.
+    Damaged runs have no metrics; `damaged` is called with the name of each and the reason.
     """
     from fairtrial.record.sql import run_query
 
@@ -254,10 +256,10 @@ def remove_runs(
     purge: bool = False,
     agree: Callable[[Sequence[str]], bool] = lambda _: True,
 ) -> list[str]:
-    """Move runs that nobody is writing to the archive of their study, or with `purge` delete them for good.
+    """Move runs that no process is writing to the archive of their study, or delete them permanently with `purge`.
 
-    Returns the names of the runs that were removed. Only runs of this store are: nothing else is touched, and where one
-    reference names something else, nothing is removed at all.
+    Returns the names of the removed runs. If any reference names something other than a run of this store, nothing is
+    removed.
     """
     place = _existing(store)
     chosen = place.match_paths(references)

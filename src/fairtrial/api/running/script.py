@@ -1,4 +1,4 @@
-"""run: recording for anyone's own training script.
+"""run: record the user's own training script.
 
     with fairtrial.run(seed=1, best_metric="eval_accuracy") as run:
         saved = run.resume()
@@ -7,7 +7,7 @@
         run.evaluated(step, {"eval_accuracy": accuracy}, state)
         run.save(step, state)
 
-Started by `fairtrial launch command`, it joins the run of that launch; started by hand, it makes its own.
+A script started by `fairtrial launch command` joins the run of that launch; one started by hand creates its own run.
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ def run(
     replace: bool = False,
     secrets: Sequence[str] = (),
 ) -> Recorder:
-    """Record this script's training: `log`, `evaluated`, `save` and `resume` on what is returned.
+    """Record this script's training. Returns a recorder with `log`, `evaluated`, `save` and `resume`.
 
-    `config` is what tells this variant from others; the same study and variant with another config is refused. A `seed`
-    in it is the seed of the run, so that `config=vars(args)` gives one variant with many seeds.
-    `best_metric` judges `best.pt`; `metric` is what the run is judged by. `best_mode` and `direction` say which way is
-    good, `max` or `min`; without them the names do (a loss is to be small), and a name that says nothing is refused.
-    What looks like a credential in `config` is not recorded, nor are the values that `secrets` names.
+    `config` identifies the variant; using the same study and variant with another config is an error. A `seed` in it
+    is the seed of the run, so that `config=vars(args)` gives one variant with many seeds.
+    `best_metric` selects `best.pt`; `metric` is the metric that the run is judged by. `best_mode` and `direction` are
+    their directions, `max` or `min`. Without them, the metric's name decides (a loss should be low), and a name that
+    does not imply a direction is an error.
+    Values in `config` that look like credentials, and those that `secrets` names, are not recorded.
     """
     for name, given in (("best_mode", best_mode), ("direction", direction)):
         if given is not None:
@@ -78,7 +79,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Judged:
-    """What a script says about its metrics."""
+    """The metrics and directions that a script stated."""
 
     metric: str | None
     direction: str | None
@@ -86,10 +87,10 @@ class _Judged:
     best_mode: str | None
 
     def settled(self, before: RunMetadata | None, plan: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What is recorded of it: directions by the rule of `core/directions.py`, and what to be careful about.
+        """Return the metadata fields to record: directions by the rule of `core/directions.py`, and cautions.
 
-        `before` is the metadata that is there already, `plan` the study that a launch wrote down. A direction that was
-        stated for one of the two metrics counts for the other where both are the same quantity.
+        `before` is the existing metadata of the run, `plan` the study that a launch stored. A direction that was stated
+        for one of the two metrics also applies to the other one if both are the same quantity.
         """
         if self.metric and self.metric == self.best_metric and {self.direction, self.best_mode} == {"max", "min"}:
             both = f"direction='{self.direction}' and best_mode='{self.best_mode}'"
@@ -99,7 +100,7 @@ class _Judged:
         if self.metric is not None:
             stated = self.direction or (self.best_mode if alike else None)
             recorded = _planned(self.metric, plan)
-            if before and before.direction and before.metric == self.metric:  # of an earlier attempt, or of the launch
+            if before and before.direction and before.metric == self.metric:  # from an earlier attempt or the launch
                 recorded.append(before.direction)
             own = settle(self.metric, stated=stated, recorded=recorded[:1])
             own.known(GIVE_ARGUMENT)
@@ -110,7 +111,7 @@ class _Judged:
                 recorded.append(before.best_metric_mode)
             planned = own.better if own and alike else next(iter(_planned(self.best_metric, plan)), None)
             best = settle(self.best_metric, stated=stated, recorded=recorded, recipe=planned)
-            best.known("Give best_mode='max' or best_mode='min'.")
+            best.known("Pass best_mode='max' or best_mode='min'.")
         cautions = [*(own.cautions("direction =") if own else ()), *(best.cautions("best_mode =") if best else ())]
         return {
             "metric": self.metric,
@@ -126,7 +127,7 @@ def _quantity(metric: str | None) -> str | None:
 
 
 def _planned(metric: str, plan: Mapping[str, Any] | None) -> list[str]:
-    """The direction that a launch was given for this quantity."""
+    """Return the direction that the user gave to the launch for this quantity, if any."""
     if not plan or not plan.get("direction") or _quantity(plan.get("metric")) not in (None, _quantity(metric)):
         return []
     return [str(plan["direction"])]
@@ -136,7 +137,7 @@ def _join(folder: Path, given: _Judged) -> Recorder:
     token = os.environ.get(TOKEN_VARIABLE)
     recorder = Recorder.attach(RunPaths(folder), int(token) if token else None)
     plan = None
-    with contextlib.suppress(StoreError):  # a damaged study file is no reason to end a training
+    with contextlib.suppress(StoreError):  # a damaged study file must not stop a training
         plan = load_plan(Store.at(folder.parent.parent), recorder.metadata.study)
     judged = given.settled(recorder.metadata, plan)
     cautions = recorder.metadata.cautions
@@ -144,7 +145,7 @@ def _join(folder: Path, given: _Judged) -> Recorder:
     chosen = {key: value for key, value in judged.items() if value is not None}
     chosen |= {"cautions": [*cautions, *new_cautions]} if new_cautions else {}
     if any(recorder.metadata[key] not in (None, value) for key, value in chosen.items() if key.startswith("best_")):
-        chosen |= dict.fromkeys(BEST_KEYS)  # a best by another metric is not the best
+        chosen |= dict.fromkeys(BEST_KEYS)  # the recorded best was selected by another metric or direction
     if chosen:
         recorder.update(**chosen)
     return recorder
@@ -162,14 +163,14 @@ def _begin(
     replace: bool,
 ) -> Recorder:
     spec = script_spec(seed, config, study, variant, store)
-    given.settled(None if replace else _metadata_of(store, spec))  # before anything is claimed or archived
+    given.settled(None if replace else _metadata_of(store, spec))  # raise before anything is claimed or archived
     store.check_writable()
     paths = store.paths.run(spec.study, spec.run_id)
     claim = _claim_open_cell(paths, spec, store, replace=replace)
     metadata = new_metadata(spec, surroundings(Path.cwd()), synthetic=False)
     metadata = metadata.replace(**given.settled(_metadata_of(store, spec)))
     if redacted:
-        sys.stderr.write(f"fairtrial: redacted in the config, because they are secrets: {', '.join(redacted)}\n")
+        sys.stderr.write(f"fairtrial: config values redacted because they are secrets: {', '.join(redacted)}\n")
         caution = REDACTED_CONFIG.fill(names=", ".join(redacted))
         metadata = metadata.replace(cautions=[caution, *metadata.cautions])
     return Recorder.create(paths, metadata, claim)
@@ -181,7 +182,7 @@ def _metadata_of(store: Store, spec: RunSpec) -> RunMetadata | None:
 
 
 def _as_json(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config as it can be written down; paths and the like by their text."""
+    """Convert a config to JSON types; other values, such as paths, become their text."""
     plain: dict[str, Any] = json.loads(json.dumps(dict(config), default=str))
     return plain
 
@@ -194,13 +195,14 @@ def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: b
     try:
         claim = Claim(paths)
     except ClaimedElsewhere:
-        raise UserError(f"run {spec.name} is being written by another process") from None
+        raise UserError(f"another process is writing run {spec.name}") from None
     try:
+        # In a shared store this also takes a lease, and raises if another machine holds the run.
         claim.afterwards = RemoteRunSession(store, claim).leave
         _refuse_finished(load_run(paths), spec)
     except ClaimedElsewhere:
         claim.release()
-        raise UserError(f"run {spec.name} is being made by another machine") from None
+        raise UserError(f"another machine is running {spec.name}") from None
     except BaseException:
         claim.release()
         raise
@@ -210,17 +212,18 @@ def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: b
 def _refuse_finished(existing: Run | None, spec: RunSpec) -> None:
     if existing and existing.metadata.fingerprint != spec.fingerprint:
         raise CellConflict(
-            f"run {spec.name} exists with another config", hint="Use another variant, or replace=True to archive it."
+            f"run {spec.name} already exists with another config",
+            hint="Use another variant, or replace=True to archive it.",
         )
     if existing and existing.status.is_result:
-        raise UserError(f"run {spec.name} is already done", hint="Use another seed, or replace=True to archive it.")
+        raise UserError(f"run {spec.name} is already complete", hint="Use another seed, or replace=True to archive it.")
 
 
 _exit_codes: list[Any] = []
 
 
 def _note_exit_codes() -> None:
-    """Python tells nobody at its end with which status it ends: note what `sys.exit` is given."""
+    """Wrap `sys.exit` to remember its argument: an atexit handler cannot learn the exit status otherwise."""
     leave = sys.exit
     if not hasattr(leave, "noted_by_fairtrial"):
 
@@ -233,7 +236,7 @@ def _note_exit_codes() -> None:
 
 
 def _finish_at_exit(recorder: Recorder) -> None:
-    """A script that does not use `with` is done when it ends, and failed when it ended with an error."""
+    """Close the run of a script that does not use `with`: completed at a normal exit, failed after an error."""
     error = getattr(sys, "last_value", None)
     if error is None and _exit_codes:
         error = SystemExit(_exit_codes[-1])

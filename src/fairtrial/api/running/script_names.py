@@ -1,4 +1,4 @@
-"""Which run a script means: its seed and config become a cell with a name that tells what was set."""
+"""Identify the run of a script: its seed and config become a cell whose name shows the settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fairtrial.record.store import Store
 
 RECIPE = "script"
 LONGEST_DERIVED = 80
-"""Of a name that nobody chose: it has to fit into a line of `runs list`."""
+"""Longest derived variant name, in characters: it has to fit into a line of `runs list`."""
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9._+-]{1,24}")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,30}")
 
@@ -27,9 +27,9 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,30}")
 def script_spec(
     seed: int | None, config: Mapping[str, Any], study: str | None, variant: str | None, store: Store
 ) -> RunSpec:
-    """The cell of a script. A seed in its config is the run's seed, not a part of its variant.
+    """Return the cell of a script. A seed in its config is the run's seed, not a part of its variant.
 
-    Runs of before this rule have the seed in their config and a name that ends in a hash: one that is there is meant.
+    Older versions kept the seed in the config and ended the name in a hash. If such a run exists, return its cell.
     """
     own_seed, settings = _apart(seed, config)
     study = check_name("study", study or ADHOC_STUDY)
@@ -46,7 +46,7 @@ def _is_there(spec: RunSpec, store: Store) -> bool:
 
 
 def _apart(seed: int | None, config: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """The seed of the run, and the config without it; a config that names another seed is refused."""
+    """Return the seed of the run and the config without it. Raises if the config has a different seed."""
     given = config.get("seed")
     own = FIXED_SEEDS[0] if seed is None else _checked_seed(seed)
     if given is None:
@@ -54,8 +54,8 @@ def _apart(seed: int | None, config: Mapping[str, Any]) -> tuple[int, dict[str, 
     is_whole = not isinstance(given, list | dict | bool) and seed_text(given).isdigit()
     if seed is not None and (not is_whole or seed_text(given) != str(seed)):
         raise UserError(
-            f"config has the seed {given!r}, but seed={seed} was given",
-            hint="Give the seed once, or leave it out of config.",
+            f"config has seed {given!r}, but seed={seed} was passed",
+            hint="Pass the seed once, or omit it from config.",
         )
     if not is_whole:
         return own, dict(config)
@@ -64,14 +64,14 @@ def _apart(seed: int | None, config: Mapping[str, Any]) -> tuple[int, dict[str, 
 
 def _checked_seed(seed: Any) -> int:
     if type(seed) is not int or not 0 <= seed <= MOST_SEED:
-        raise UserError(f"a seed must be a whole number from 0 up, not {seed!r}")
+        raise UserError(f"a seed must be an integer from 0 to 2**63 - 1, not {seed!r}")
     return seed
 
 
 def derived_name(config: Mapping[str, Any]) -> str:
-    """What a variant is called that nobody named: `train-depth=3,lr=0.1`.
+    """Return the default name of a variant, such as `train-depth=3,lr=0.1`.
 
-    Two configs never share a name: where it does not say all of a config, a hash of the config ends it.
+    Two configs never share a name: a name that does not show the whole config ends in a hash of it.
     """
     script = _script_name()
     if not config:
@@ -93,7 +93,7 @@ def derived_name(config: Mapping[str, Any]) -> str:
 
 
 def _spelled(value: Any) -> str | None:
-    """A value as part of a name; None where a name cannot hold it, or another value is spelled the same."""
+    """Return a value as part of a name; None if it does not fit or if another value has the same text."""
     if isinstance(value, str):
         is_other = value.lower() in ("true", "false", "none", "null", "nan", "inf") or _is_number(value)
         return value if _PLAIN_VALUE.fullmatch(value) and not is_other else None
@@ -118,6 +118,6 @@ def _hashed_name(config: Mapping[str, Any]) -> str:
 
 
 def _script_name() -> str:
-    """After the script, as far as a folder can be."""
+    """Return the script's file name with the characters that are valid in a directory name."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(sys.argv[0]).stem).strip("-._ ")
     return name[:60] or "interactive"

@@ -1,4 +1,4 @@
-"""runs sync: a shared store and what this machine has of it are brought together."""
+"""runs sync: synchronize a shared store with its local mirror on this machine."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from fairtrial.record.upload import whole_files
 
 @dataclass(frozen=True)
 class SyncedStore:
-    """What was moved. `left`: runs of which this machine still holds what is not there.
+    """The result of a synchronization. `left`: runs with local data that is still not uploaded.
 
-    `refused`: runs and plans of the store that were not brought here, with the reasons.
+    `refused`: runs and plans of the store that were not downloaded, with the reasons.
     """
 
     store: str
@@ -51,16 +51,18 @@ def sync_store(
     to: str | os.PathLike[str] | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> SyncedStore:
-    """Push what this machine still holds, bring what others have recorded, and copy it to a folder if one is given."""
+    """Upload local data, download what other machines recorded, and copy all of it to the directory `to` if given."""
     place = Store.at(store)
     if not place.url:
-        raise UserError(f"{place.root} is a folder: there is nothing to synchronise", hint="Give --store s3://…")
+        raise UserError(
+            f"{place.root} is a local directory, so there is nothing to synchronize", hint="Pass --store s3://…"
+        )
     pushed = push(place, studies, tell)
     moved = pull(place, studies, everything if checkpoints else nothing, tell)
     known = place.studies()
     for study in studies:
         if study not in known:
-            raise UserError(unknown("study", study, known) if known else f"there are no studies in {place.url} yet")
+            raise UserError(unknown("study", study, known) if known else f"{place.url} has no studies yet")
     if to is not None:
         _copy_out(place, studies or known, Path(to).expanduser().absolute())
     folder = place.root if to is None else Path(to)
@@ -69,7 +71,7 @@ def sync_store(
 
 
 def _copy_out(store: Store, studies: Sequence[str], folder: Path) -> None:
-    """Make an ordinary store of what a mirror has."""
+    """Copy the contents of a mirror to an ordinary local store."""
     target = Store(folder)
     target.check_writable()
     for study, entry in [run for each in studies for run in store.directories(each)]:
@@ -86,7 +88,7 @@ def _copy_out(store: Store, studies: Sequence[str], folder: Path) -> None:
 def _refuse_another(source: RunPaths, copy: RunPaths) -> None:
     theirs, ours = load_metadata(copy), load_metadata(source)
     if theirs and ours and theirs.fingerprint != ours.fingerprint:
-        raise UserError(f"{copy.root} is another run of the same name", hint="Choose another folder with --to.")
+        raise UserError(f"{copy.root} is another run with the same name", hint="Choose another directory with --to.")
 
 
 def _copy_run(source: RunPaths, copy: RunPaths) -> None:

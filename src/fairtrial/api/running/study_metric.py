@@ -1,4 +1,4 @@
-"""The metric of a study before anything is compared: which way is good, how a run is summarized, which runs count."""
+"""Settle the metric of a study before a comparison: its direction, its summary rule, and which runs count."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairtrial.stats.summaries import SummaryRule
 
 
 def _quantity(metric: str) -> str:
-    """The same quantity on another split has the same direction."""
+    """Return the metric without its split: a quantity has the same direction on every split."""
     return split_and_quantity(metric)[1]
 
 
@@ -27,10 +27,10 @@ def settle_direction(
     stated: str | None = None,
     recipe: str | None = None,
 ) -> Direction:
-    """Which way is good: as stated now, as the study says, as its runs recorded, as the recipe has it, or by the name.
+    """Determine the direction: as stated now, else from the study, its runs, the recipe, or the metric's name.
 
-    The study's own direction counts before that of its runs. The direction of a best checkpoint counts last: before
-    there was one rule it was `max` for whatever metric nobody had stated it for.
+    The study's direction takes precedence over that of its runs. The direction of the best checkpoint comes last:
+    older versions recorded `max` there for every metric whose direction the user had not stated.
     """
     recorded_by = [run.metadata for run in runs]
     own = next((metadata.metric for metadata in recorded_by if metadata.metric), None)
@@ -53,12 +53,12 @@ def _same(one: str, other: str) -> bool:
 
 
 def is_outcome(status: Status) -> bool:
-    """Whether a run with this status ended by itself."""
+    """Return whether a run with this status ended by itself: completed, diverged or failed."""
     return status in (Status.COMPLETED, Status.DIVERGED, Status.FAILED)
 
 
 def rule_of_study(summary: Mapping[str, Any]) -> SummaryRule:
-    """The summary of a study as it was kept, or a sentence on what is wrong with it."""
+    """Return the summary rule stored with a study. Raises an error that lists the problems if it is invalid."""
     known = parse_options(Summary, summary, where="study.json, summary", noun="key").model_dump()
     if known["window"] is not None:
         first, _, last = str(known["window"]).partition(":")

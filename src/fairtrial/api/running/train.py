@@ -1,4 +1,4 @@
-"""train: one recorded run."""
+"""train: make one recorded run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Observing = Callable[[RunSpec], Sequence[Observer]]
 
 @dataclass(frozen=True)
 class Trained:
-    """The run, and whether it was there already."""
+    """A run, and whether it was already complete."""
 
     run: Run
     already_done: bool
@@ -79,10 +79,10 @@ def train(
     should_stop: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Trained:
-    """Train a recipe once, recorded. The same call again finds the run done, or resumes it.
+    """Train a recipe once and record the run. Calling it again returns the finished run, or resumes it.
 
-    In a registered study the seed is one of the registered ones; the first of them where none is given. `secrets` are
-    names of options, placeholders, flags or environment variables whose values are never recorded.
+    In a registered study, `seed` must be a registered one; the default is the first of them. `secrets` are names of
+    options, placeholders, flags or environment variables whose values are never recorded.
     """
     place = Store.at(store)
     place.check_writable()
@@ -119,22 +119,22 @@ def resume(
     observe: Observing = lambda _: (),
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
-    """Continue an interrupted run from its last checkpoint, with the options that it was started with.
+    """Resume an interrupted run from its last checkpoint, with its original options.
 
-    `recipe`: what the person takes it for; a run of another one is refused.
+    If `recipe` is given, a run of another recipe is an error.
     """
     run = require_existing(open_store(store), reference)
     if recipe is not None and recipe not in (run.metadata.recipe, run.metadata.recipe_file):
         made_of = run.metadata.recipe_file or run.metadata.recipe
         raise UserError(
-            f"{run.name} is a run of {made_of}, not of {recipe}", hint=f"fairtrial train {made_of} --resume …"
+            f"{run.name} is a run of {made_of}, not of {recipe}", hint=f"Use: fairtrial train {made_of} --resume …"
         )
     return _train(plan_of_recorded(run), observe, should_stop)
 
 
 def plan_of_recorded(run: Run) -> JobPlan:
-    """The plan that makes a recorded run again: its only job has the spec that was recorded."""
-    place = Store.at(run.path.parent.parent)  # a run named by its path may lie in another store
+    """Return a plan to run a recorded run again: its only job has the recorded spec."""
+    place = Store.at(run.path.parent.parent)  # a run given by its path may be in another store
     spec = RunSpec(
         recipe=run.metadata.recipe, options=run.metadata.options, identity=run.metadata.identity, seed=run.seed,
         study=run.study, variant=run.variant, attempt=run.attempt, recipe_file=run.metadata.recipe_file,
@@ -143,7 +143,7 @@ def plan_of_recorded(run: Run) -> JobPlan:
 
 
 def _next_attempt(store: Store, spec: RunSpec) -> int:
-    """The next free number, or the last one if that attempt was interrupted: then it goes on."""
+    """Return the next free attempt number, or the last one if that attempt was interrupted, to resume it."""
     rows = [row for row in list_rows(store, spec.study) if (row["variant"], row["seed"]) == (spec.variant, spec.seed)]
     last = max(rows, key=lambda row: row["attempt"], default=None)
     if last is None:
@@ -163,7 +163,7 @@ def _train(
 def complete_needs(
     plan: JobPlan, observe: Observing = lambda _: (), should_stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Make the runs that those of a plan rest on, such as a teacher, here and now."""
+    """Run the missing dependencies of a plan, such as a teacher, in this process."""
     for need in plan.missing_needs(plan.jobs):
         _run(need, observe, should_stop)
     require_needs(plan, plan.jobs, Store.at(plan.jobs[0].store))
@@ -175,7 +175,7 @@ def _run(job: Job, observe: Observing, should_stop: Callable[[], bool]) -> Train
         outcome = run_cell(job, observers=observe(spec), should_stop=should_stop, redirect_output=printed_to_log_too)
     except ClaimedElsewhere:
         raise UserError(
-            f"run {spec.name} is being made by another process", hint="Wait for it, or train another seed."
+            f"another process is running {spec.name}", hint="Wait until it ends, or train another seed."
         ) from None
     run = Store.at(job.store).run(spec.study, spec.run_id)
     assert run is not None
@@ -193,14 +193,14 @@ def _run(job: Job, observe: Observing, should_stop: Callable[[], bool]) -> Train
 
 
 class _Tee:
-    """A text stream that also goes into the run's log."""
+    """A text stream that also writes to the run's log."""
 
     def __init__(self, stream: IO[str], log: IO[str]) -> None:
         self._stream = stream
         self._log = log
 
     def write(self, text: str) -> int:
-        if not self._log.closed:  # a library may have kept the stream of an earlier run
+        if not self._log.closed:  # a library may still hold the stream of an earlier run
             self._log.write(text)
         return self._stream.write(text)
 
@@ -210,12 +210,12 @@ class _Tee:
 
 @contextlib.contextmanager
 def printed_to_log_too(paths: RunPaths) -> Iterator[None]:
-    """What the recipe prints is shown and kept."""
+    """Show the output of a recipe on stderr and also write it to the run's log."""
     kept = sys.stdout, sys.stderr
     with store_errors(paths.root):
         descriptor = open_to_append(paths.log)
     with os.fdopen(descriptor, "a", buffering=1) as log:
-        # What a recipe prints is for people: standard output stays free for the one document of --format json.
+        # Both streams go to stderr: stdout is reserved for the JSON document of --format json.
         sys.stdout, sys.stderr = _Tee(kept[1], log), _Tee(kept[1], log)
         try:
             yield

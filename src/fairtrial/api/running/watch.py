@@ -1,4 +1,4 @@
-"""runs watch: how a study stands while it runs, wherever its launcher is. All of it is read from the store."""
+"""runs watch: show the progress of a running study, wherever its launcher runs. Reads everything from the store."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ BAD = (Status.FAILED, Status.DIVERGED, Status.INTERRUPTED, Status.DAMAGED)
 class CellState:
     """One cell of a study.
 
-    For a run that goes on, `silent_s` is how long it has written nothing, `heard_s` how long ago its process gave a
-    sign of life: one that lives and writes nothing is slow or hangs, one that is not heard of is frozen or gone.
+    For a run in progress, `silent_s` is the time since its last output and `heard_s` the time since its last heartbeat,
+    both in seconds. A run with heartbeats but no output is slow or hangs; one without heartbeats is frozen or dead.
     """
 
     run: str
@@ -51,7 +51,7 @@ class CellState:
 
     @property
     def share(self) -> float | None:
-        """How much of it is done."""
+        """The completed fraction of the steps; None if it is unknown."""
         return self.step / self.steps if self.step is not None and self.steps else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,14 +64,14 @@ class CellState:
 
 @dataclass(frozen=True)
 class StudyState:
-    """All cells of a study at one moment."""
+    """A snapshot of all cells of a study."""
 
     study: str
     cells: Sequence[CellState]
     launching: bool
-    """Whether a launcher is at work: without one, what is queued stays queued."""
+    """Whether a launcher is active. Without one, queued cells stay queued."""
     problem: str | None = None
-    """Why it is not known what was planned: `study.json` is damaged."""
+    """Why the planned cells are unknown: `study.json` is damaged."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -80,7 +80,7 @@ class StudyState:
 
     @property
     def over(self) -> bool:
-        """Nothing runs, and nobody is there to start what waits: it goes on only when somebody launches again."""
+        """Whether no cell is running and no launcher will start the rest: only another launch continues the study."""
         places = {cell.place for cell in self.cells}
         return Status.RUNNING not in places and not (self.launching and places & {QUEUED, Status.INTERRUPTED})
 
@@ -90,7 +90,7 @@ class StudyState:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until all is done, if it goes on as it did; null where nothing has come far enough to tell."""
+        """Estimated seconds until the study is complete at the current pace; None while there is too little data."""
         running = [cell for cell in self.cells if cell.place == Status.RUNNING]
         ended = [cell for cell in self.cells if cell.place == Status.COMPLETED and cell.seconds]
         whole = [cell.seconds for cell in ended if cell.seconds] or [
@@ -117,16 +117,16 @@ def _left(cell: CellState, typical: float) -> float:
 
 
 def watch_study(study: str, *, store: StoreLocation = None) -> StudyState:
-    """How the cells of a study stand now: those that were planned, and those that are there."""
+    """Return the current state of a study: its planned cells and any other runs in the store."""
     place = open_store(store, study)
     try:
         plan, problem = load_plan(place, study), None
-    except StoreError as error:  # the runs are there all the same
-        plan, problem = None, f"{error.message}: what was planned and not begun is not shown"
+    except StoreError as error:  # the runs are still readable
+        plan, problem = None, f"{error.message}; cells that have not started are not shown"
     rows = {row["run"]: row for row in all_rows(place, study) if row["attempt"] == 1}
     if plan is None and not rows and not problem and study not in (known := place.studies()):
         raise UserError(
-            unknown("study", study, known) if known else f"there are no studies in {place.address} yet",
+            unknown("study", study, known) if known else f"{place.address} has no studies yet",
             hint="List runs with: fairtrial runs list",
         )
     planned = _planned(plan or {})
@@ -147,7 +147,7 @@ def _cell(store: Store, study: str, name: str, variant: str | None, seed: int | 
         return CellState(name, variant, seed, QUEUED)
     paths = store.paths.run(study, name)
     steps = row["options"].get("steps")
-    steps = steps if type(steps) is int and steps > 0 else None  # an option of that name can be anything
+    steps = steps if type(steps) is int and steps > 0 else None  # a recipe may use an option of this name for anything
     if row["status"] != Status.RUNNING:
         step = _last_step(paths) if row["status"] == Status.INTERRUPTED else None
         return CellState(name, variant, seed, row["status"], step, steps, row["wall_s"], reason=row["reason"])
@@ -165,7 +165,7 @@ def _cell(store: Store, study: str, name: str, variant: str | None, seed: int | 
 
 
 def _last_step(paths: RunPaths) -> int | None:
-    """The newest step, where the newest line has one: a damaged line must not end the watch over all others."""
+    """Return the step of the last line; None if that line is damaged, so that other runs can still be watched."""
     try:
         return last_step(paths.metrics)
     except (AttributeError, OverflowError, TypeError, ValueError, StoreError):
@@ -173,8 +173,10 @@ def _last_step(paths: RunPaths) -> int | None:
 
 
 def _training_s(events: Sequence[Mapping[str, Any]], now: float) -> float:
-    """How long the steps have taken that a run has made: what lay between two attempts is not counted, nor are steps
-    that the later one had to make again."""
+    """Return the seconds spent on the steps of a run so far.
+
+    Excludes the time between two attempts, and steps that a later attempt had to repeat.
+    """
     begins = [number for number, row in enumerate(events) if row["event"] in ("run_started", "run_resumed")]
     attempts = [events[begin:end] for begin, end in pairwise([*begins, len(events)])]
     spent = 0.0
@@ -186,7 +188,7 @@ def _training_s(events: Sequence[Mapping[str, Any]], now: float) -> float:
 
 
 def _step_of(event: Mapping[str, Any], otherwise: int) -> int:
-    """The step of an event. An event of the user's own may have anything under that name."""
+    """Return the step of an event, or `otherwise`: a user-defined event may store anything as `step`."""
     step = event.get("step")
     return step if type(step) is int else otherwise
 

@@ -1,7 +1,7 @@
-"""What a launch will take, said before its first run: how many steps, what a step is, and about how long.
+"""Estimate the work of a launch before its first run: number of steps, size of a step, and approximate time.
 
-The time is measured, never guessed: by finished runs of the same options on this machine, else by the runs of this
-launch once they have made some steps. Until then it is unknown, and called that.
+The time estimate comes from measurements only: from finished runs with the same options on this machine, else from the
+runs of this launch once they have completed some steps. Until then the time is reported as unknown.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ MOST_ROWS = 2000
 MOST_READ = 50
 MOST_LIKE = 5
 ENOUGH_S = 3.0
-"""Runs that have trained for so long say how fast they are."""
+"""Seconds of training after which the pace of a run is reliable enough for an estimate."""
 POLL_EVERY_S = 1.0
 WORTH_SAYING_S = 10.0
-"""Who has less than this to wait needs no estimate."""
+"""Shorter remaining times, in seconds, are not announced."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The runs that are still to be made, and what each of them takes."""
+    """The runs that are still to do, and the work of each of them."""
 
     runs: int
     steps: tuple[int, int] | None
-    """Of the shortest and the longest run; None where a run has no steps, as with a program of somebody's own."""
+    """Steps of the shortest and the longest run; None if a run has no steps, as with an external program."""
     step_sizes: tuple[StepSize, ...] = ()
-    """What a step works through, for each kind of run; empty where the recipe does not say."""
+    """What one step processes, for each kind of run; empty if the recipe does not define it."""
     units: int | None = None
-    """How many of those units all runs work through together."""
+    """Total number of these units over all runs."""
     seconds: float | None = None
     basis: str | None = None
     at_once: int | None = None
@@ -77,7 +77,7 @@ class Workload:
         if self.units is None:
             return [f"To do: {runs} of {steps} steps."]
         size = self.step_sizes[0]
-        total = f"In all: {self.units:,} {size.unit}."
+        total = f"Total: {self.units:,} {size.unit}."
         if len(self.step_sizes) > 1:
             return [f"To do: {runs} of {steps} steps. {total}"]
         each = f"{high * size.count:,} {size.unit} {'each' if low == high else 'in the longest'}"
@@ -86,21 +86,21 @@ class Workload:
 
     def _time(self) -> str:
         if self.seconds is None:
-            when = "the first run has ended" if self.steps is None else "the first run has made some steps"
+            when = "the first run has ended" if self.steps is None else "the first run has completed some steps"
             return f"Time: unknown until {when}.{self.shorter}"
         together = f", {self.at_once} at once" if self.at_once and self.at_once > 1 else ""
-        return f"Time: about {shown_time(self.seconds)}{together}, judging by {self.basis}.{self.shorter}"
+        return f"Time: about {shown_time(self.seconds)}{together}, based on {self.basis}.{self.shorter}"
 
     @property
     def shorter(self) -> str:
-        return "" if self.steps is None else " --steps N makes it shorter."
+        return "" if self.steps is None else " Use --steps N to shorten it."
 
 
 def workload_of(
     specs: Sequence[RunSpec], recipe: LoadedRecipe, store: Store, environment: Mapping[str, Any], *,
     at_once: int | None, measured_here: bool = True,
 ) -> Workload:  # fmt: skip
-    """What these runs, which are still to be made, will take. `at_once` runs go on at a time; None: nobody knows."""
+    """Estimate the work of these pending runs. `at_once` is how many run in parallel; None if it is unknown."""
     variants = {spec.variant: spec for spec in specs}
     counts = Counter(spec.variant for spec in specs)
     steps: dict[str, int] = {name: spec.options.get("steps") or 0 for name, spec in variants.items()}
@@ -128,12 +128,12 @@ def _from_history(
     environment: Mapping[str, Any],
     at_once: int,
 ) -> tuple[float | None, str | None]:
-    """The time of all runs, by finished ones that differ in their seed and their number of steps alone."""
+    """Estimate the total time from finished runs that differ only in their seed and number of steps."""
     wanted = {_kind(spec.recipe, spec.identity): name for name, spec in variants.items()}
     rows: dict[bytes, list[Mapping[str, Any]]] = {}
     recipes = {spec.recipe for spec in variants.values()}
     candidates = [row for row in list_rows(store) if row["recipe"] in recipes and row["wall_s"]][:MOST_ROWS]
-    kinds: dict[int, bytes] = {}  # the rows of an index share what is the same in many runs
+    kinds: dict[int, bytes] = {}  # cached by object id: index rows share equal identity objects
     for row in candidates:
         identity = row["identity"]
         kind = kinds.get(id(identity)) or kinds.setdefault(id(identity), _kind(row["recipe"], identity))
@@ -160,7 +160,7 @@ def _kind(recipe: str, identity: Mapping[str, Any]) -> bytes:
 
 
 def _seconds_per_step(store: Store, like: Sequence[Mapping[str, Any]], environment: Mapping[str, Any]) -> list[float]:
-    """Of the newest finished runs that were made on this machine, set-up included."""
+    """Return the seconds per step, including set-up, of the newest finished runs on this machine."""
     seconds_per_step: list[float] = []
     for row in like:
         if len(seconds_per_step) == MOST_LIKE:
@@ -177,7 +177,7 @@ def _seconds_per_step(store: Store, like: Sequence[Mapping[str, Any]], environme
 
 @dataclass
 class PaceWatcher:
-    """Watches the runs of a launch and says once how long the rest will take, as soon as their own pace tells."""
+    """Watches the runs of a launch and announces the remaining time once, as soon as their pace is known."""
 
     inner: Watcher
     tell: Callable[[str], None]
@@ -216,10 +216,10 @@ class PaceWatcher:
         left = sum(1 - done.get(t.key, 0.0) for t in runs if t.state is not RunState.ENDED)
         self.seconds, self.basis = left * each / max(1, len(running)), basis
         if self.seconds > WORTH_SAYING_S:
-            self.tell(f"Time: about {shown_time(self.seconds)} to go, judging by {basis}.{self.shorter}")
+            self.tell(f"Time: about {shown_time(self.seconds)} to go, based on {basis}.{self.shorter}")
 
     def _pace(self, run: ScheduledRun) -> tuple[float, float] | None:
-        """How long the whole run takes at the pace that it has, and which share of it is done."""
+        """Return the estimated duration of the whole run at its current pace, and the completed fraction."""
         spec = run.job.spec
         steps, row = spec.options.get("steps"), last_row(self.store.paths.run(spec.study, spec.run_id).metrics)
         trained, step = (row or {}).get("_time"), (row or {}).get("step")
