@@ -182,7 +182,7 @@ class HiddenRuns:
             yield run
 
     def block(self, run: SteppableRun, steps: int) -> Block:
-        """Return a function that takes `steps` steps and returns their seconds, with pending device work."""
+        """Return a function that takes `steps` steps and returns their seconds, pending device work included."""
 
         def take() -> float:
             before = run.taken

@@ -136,7 +136,10 @@ def plan_ablation(
     family: str | None = None,
     terms: LabConfig | None = None,
 ) -> Study:
-    """Return the study that `ablation` would launch, before a registration changes its seeds. Writes nothing."""
+    """Return the study that `ablation` would launch, before a registration changes its seeds.
+
+    Starts and writes nothing.
+    """
     return _lay_out_study(
         components, base=base, options=options, also=also, all_pairs=all_pairs, factorial=factorial, family=family,
         terms=terms or LabConfig(runs=RUNS),

@@ -124,7 +124,7 @@ def compare_strategies(
     family: str | None = None,
     terms: LabConfig | None = None,
 ) -> StrategyComparison:
-    """Distill with every strategy on the same seeds, and with the baseline `none`, which learns from labels alone.
+    """Distill with every strategy on the same seeds; the baseline `none`, learning from labels alone, is always added.
 
     Time and tensor memory are measured on runs in their own process. `compute_matched` adds a second baseline that
     trains as long as the slowest strategy took.

@@ -239,7 +239,10 @@ def plan_sweep(
     kind: str = "sweep",
     terms: LabConfig | None = None,
 ) -> Study:
-    """Return the study that `sweep` would launch, before a registration changes its seeds. Writes nothing."""
+    """Return the study that `sweep` would launch, before a registration changes its seeds.
+
+    Starts and writes nothing.
+    """
     plan = _lay_out_study(
         recipe, params, options=options, zipped=zipped, confirm=confirm, baseline=baseline, kind=kind,
         terms=terms or LabConfig(),
