@@ -195,11 +195,14 @@ def test_every_problem_of_a_request_is_told_at_once(cli: Cli, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "does not hold a list of points"),
+        ("", "does not contain a list of points"),
         ("[]", "has no points"),
         ("a: [", "not valid YAML"),
         ("- {name: a, hours: 1, accuracy: 0.5, accuracies: [0.9, 0.9], memory: 1, device: t4}", "mean of accuracies"),
-        ("- {name: a, hours: 1, accuracies: [0.9, 0.8], seeds: [1], memory: 1, device: t4}", "seeds must be as many"),
+        (
+            "- {name: a, hours: 1, accuracies: [0.9, 0.8], seeds: [1], memory: 1, device: t4}",
+            "need as many seeds, not 1",
+        ),
         ("- {name: a, hours: 1, accuracies: [0.9, 0.8], seeds: [1, 1], memory: 1, device: t4}", "same seed twice"),
         ("- {name: a, hours: 1, accuracy: 0.5, memory: 1, device: abacus}", "unknown device 'abacus'"),
     ],
@@ -361,7 +364,7 @@ def test_words_that_would_do_nothing_are_refused(cli: Cli, points: Path) -> None
     assert both.code == 1 and "exclude each other" in both.err
     assert cli("cost-performance", "--set", "steps").code == 2
     named = cli("cost-performance", "--configs", str(points), "--device", "t4")
-    assert named.code == 1 and "has a device of its own" in named.err
+    assert named.code == 1 and "names its own device" in named.err
     assert cli("cost-performance", "--configs", str(points), "--runs", "0").code == 2
     assert cli("cost-performance", "--train", "--device", "t4").code == 1
 

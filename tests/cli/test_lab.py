@@ -143,7 +143,7 @@ def test_one_run_has_no_standard_deviation(cli: Cli) -> None:
         (("temperature", "--start", "0"), "temperature: must be greater than 0, not 0.0"),
         (("temperature", "--runs", "0"), "runs must be at least 1, not 0"),
         (("temperature", "--level", "95"), "level must lie between 0.5 and 1, not 95"),
-        (("temperature", "--baseline", "4"), "a baseline is what --confirm compares with"),
+        (("temperature", "--baseline", "4"), "a baseline is only used with --confirm"),
         (("alpha", "--end", "1.1"), "alpha: must be less than or equal to 1, not 1.1"),
         (("alpha", "--step", "0.3"), "alpha: from 0 by 0.3 one does not come to 1"),
         (("sweep", "distill", "--param", "temprature=1,2"), "did you mean 'temperature'?"),

@@ -121,16 +121,16 @@ def test_memory_and_arithmetic_are_told(cli: Cli, with_data: Store) -> None:
     [
         (("fake", "--max-batches", "0", "--warmup-batches", "-1"), 1, "max_batches must be at least 1"),
         (("fake", "--sample-ratio", "2"), 1, "sample_ratio must lie between"),
-        (("fake", "--sample-ratio", "0.5"), 1, "does not say how many steps an epoch has"),
-        (("fake", "--sample-ratio", "0.5", "--max-batches", "9"), 1, "both say how many steps"),
+        (("fake", "--sample-ratio", "0.5"), 1, "does not report its steps per epoch"),
+        (("fake", "--sample-ratio", "0.5", "--max-batches", "9"), 1, "both set the number of steps"),
         (("fake", "--learning-rates", "0.1"), 1, "has no option learning_rate"),
         (("fake", "--learning-rates", "fast"), 2, "not a list of numbers"),
         (("fake", "--batch-sizes", "0,8,8"), 1, "batch_sizes must be at least 1"),
-        (("fake", "--estimate-noise-scale"), 1, "gives no gradients"),
+        (("fake", "--estimate-noise-scale"), 1, "provides no gradients"),
         (("fake", "--enable-profiling", "--trace-dir", "/proc/nowhere"), 1, "cannot write traces to /proc/nowhere"),
         (("fake", "--trace-dir", "x"), 2, "--trace-dir says where"),
         (("fake", "--save", "none/such.json"), 1, "cannot write none/such.json: no such folder"),
-        (("fake", "--baseline", "none.json"), 1, "there is no baseline none.json"),
+        (("fake", "--baseline", "none.json"), 1, "no such baseline file: none.json"),
         (("fake", "--ab", "a", "b", "--save", "x"), 2, "--save is about one measurement"),
         (("fake", "--rounds", "3"), 2, "--rounds is about"),
         (("fake", "--save", "."), 1, "cannot write .: it is a folder"),
@@ -140,14 +140,14 @@ def test_memory_and_arithmetic_are_told(cli: Cli, with_data: Store) -> None:
         (("fake", "--processes", "3"), 2, "--processes is about --save and --baseline"),
         (("fake", "--against", "steps=9", "--no-trials"), 2, "--trials is about one measurement"),
         (("classify", "--max-batches", "5", "--learning-rates", "0.1"), 1, "the loss is logged every 10 steps"),
-        (("classify", "--learning-rates", "inf"), 1, "learning_rates must be above 0, and finite"),
+        (("classify", "--learning-rates", "inf"), 1, "learning_rates must be finite and above 0"),
         (("fake", "--ab", "a", "b", "--level", "2"), 1, "level must lie between"),
         (("fake", "--against", "a"), 2, "'a' is not of the form name=value"),
         (("fake", "--against", "nonsense=1"), 1, "nonsense"),
         (("fake", "--against", "seed=1", "--ab", "a", "b"), 2, "exclude each other"),
-        (("fake", "--warmup-batches", "300"), 1, "leave none to measure"),
+        (("fake", "--warmup-batches", "300"), 1, "leaves none to measure"),
         (("fake", "--checkpoint-every", "5"), 2, "checkpoint-every"),
-        (("command", "--", "true"), 1, "runs a program of its own"),
+        (("command", "--", "true"), 1, "runs an external program"),
         (("classify", "--batch-size", "5000"), 4, "batch_size: 5000 is more than the 4000"),
         (("fake", "--fail-at", "1"), 4, "fake could not be measured"),
         (("nonsense",), 2, "nonsense"),
@@ -177,7 +177,7 @@ def test_a_measurement_that_is_stopped_says_so_and_leaves_nothing(store: Store) 
     eventually(lambda: list(place.glob("*/metrics.jsonl")), what="a step")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and out == "" and "Nothing is kept" in err and not place.exists()
+    assert process.returncode == 130 and out == "" and "The measurement was discarded" in err and not place.exists()
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name != "command"])
@@ -231,7 +231,7 @@ def test_a_recipe_that_leaves_or_has_no_loss_is_told(cli: Cli, loud: str) -> Non
     left = cli("bench", loud, "--leave")
     assert left.code == 4 and "SystemExit: 3" in left.err
     silent = cli("bench", loud, "--learning-rates", "0.1", "--no-trials", "--max-batches", "30")
-    assert silent.code == 1 and "gives no loss" in silent.err
+    assert silent.code == 1 and "reports no loss" in silent.err
 
 
 def test_rates_that_are_too_small_to_learn_have_not_diverged(cli: Cli, with_data: Store) -> None:

@@ -60,9 +60,9 @@ def test_what_cannot_be_compared_is_told(
 ) -> None:
     assert "not in a git repository" in cli("bench", "fake", "--ab", "a", "b").err
     monkeypatch.chdir(repository)
-    assert "'nonsense' is no revision" in cli("bench", "./sleeper.py", "--ab", "quick", "nonsense").err
+    assert "'nonsense' is not a revision" in cli("bench", "./sleeper.py", "--ab", "quick", "nonsense").err
     assert "is installed, not part of this repository" in cli("bench", "fake", "--ab", "quick", "slow").err
     (tmp_path / "outside.py").write_text(PLAIN + SLEEPER)
-    assert "lies outside of the repository" in cli("bench", "../outside.py", "--ab", "quick", "slow").err
+    assert "is outside the repository" in cli("bench", "../outside.py", "--ab", "quick", "slow").err
     (repository / "new.py").write_text(PLAIN + SLEEPER)
     assert "revision 'quick' has no new.py" in cli("bench", "./new.py", "--ab", "quick", "slow").err

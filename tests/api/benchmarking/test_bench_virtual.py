@@ -259,8 +259,8 @@ def test_variants_are_timed_in_turns(time: VirtualTime, store: Store) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"checkpoint_every": 1}, "checkpoint_every: not for bench"),
-        ({"eval_every": 1}, "nothing is evaluated while it is measured"),
+        ({"checkpoint_every": 1}, "checkpoint_every: not valid in bench"),
+        ({"eval_every": 1}, "bench does not evaluate by default"),
     ],
 )
 def test_variants_get_no_option_that_bench_does_not_take(
@@ -404,7 +404,7 @@ def test_what_differs_between_processes_is_in_the_interval(measure: Callable[...
     ("content", "told"),
     [
         ("{", "is not valid JSON"),
-        ("[]", "is no measurement of bench"),
+        ("[]", "is not a bench baseline"),
         ('{"kind": "fairtrial bench", "schema": 99}', "another version of bench"),
         ('{"kind": "fairtrial bench", "schema": 1}', "is damaged"),
     ],
@@ -430,7 +430,7 @@ def test_more_arithmetic_than_the_device_can_do_is_an_error(
         return time.now
 
     monkeypatch.setattr("fairtrial.probe.calibration.REPEATS", 3)
-    with pytest.raises(ImpossibleFigure, match="all that this device can do"):
+    with pytest.raises(ImpossibleFigure, match="the calibrated peak of this device"):
         bench(
             "classify", {"labels": 200, "batch_size": 50}, BenchTerms(store=with_data.root, clock=clock, trials=False)
         )

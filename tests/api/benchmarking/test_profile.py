@@ -101,12 +101,12 @@ def test_playing_in_turns_has_no_overlap_and_a_buffer_keeps_its_bound() -> None:
 @pytest.mark.parametrize(
     ("options", "depths", "waited", "by", "said"),
     [
-        ({"buffer_depth": 3, "policy_lag": 2}, {1: 0.4, 2: 0.6}, 0.0, "policy_lag", "--policy-lag 2 allows no more"),
-        ({"buffer_depth": 2, "policy_lag": 2}, {1: 0.4, 2: 0.6}, 0.0, "buffer_depth", "--buffer-depth 2 is reached"),
+        ({"buffer_depth": 3, "policy_lag": 2}, {1: 0.4, 2: 0.6}, 0.0, "policy_lag", "--policy-lag 2 is the limit"),
+        ({"buffer_depth": 2, "policy_lag": 2}, {1: 0.4, 2: 0.6}, 0.0, "buffer_depth", "--buffer-depth 2 is the limit"),
         ({"buffer_depth": 2, "policy_lag": 2}, {0: 0.9, 1: 0.1}, 0.2, "rollouts", "training waited 20.0 % of the time"),
         ({"buffer_depth": 2, "policy_lag": 2}, {0: 0.9, 1: 0.1}, 0.0, "short_run", "take more --steps"),
-        ({"buffer_depth": 2, "policy_lag": 0}, {0: 1.0}, 0.9, "policy_lag", "--policy-lag 0 allows no more"),
-        ({}, None, 0.0, "no_buffer", "take turns"),
+        ({"buffer_depth": 2, "policy_lag": 0}, {0: 1.0}, 0.9, "policy_lag", "--policy-lag 0 is the limit"),
+        ({}, None, 0.0, "no_buffer", "playing and learning alternate"),
     ],
 )  # fmt: skip
 def test_what_limits_the_buffer_is_told(
@@ -167,7 +167,7 @@ def test_prompts_that_cost_legality_or_reward_get_a_caution(cli: Cli) -> None:
     changed(reward=[each + 0.1 * (-1) ** number for number, each in enumerate(reward)])
     assert "it falls" not in cli("profile", "diff", "a", "b").out, "noise is no fall"
     changed(positions="elsewhere")
-    assert "judged on different positions" in cli("profile", "diff", "a", "b").out
+    assert "used different positions" in cli("profile", "diff", "a", "b").out
     changed(reward=reward[:3])
     assert "one value for each position" in cli("profile", "diff", "a", "b").err
     places[1].snapshot.write_text(json.dumps({**documents[1], "quality": None}))
@@ -202,7 +202,7 @@ def test_different_work_is_not_compared() -> None:
     profile("trainer", TINY, ProfileTerms(name="c", steps=1))
     with pytest.raises(UserError, match="did not do the same work"):
         diff_profiles("a", "b")
-    with pytest.raises(UserError, match="a profile of rollout"):
+    with pytest.raises(UserError, match="a rollout profile"):
         diff_profiles("a", "c")
 
 

@@ -149,7 +149,7 @@ def test_init_writes_a_file_that_fits_the_published_schema(tmp_path: Path, cli: 
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**values, "titel": "x"}, schema)
     again = cli("research", "init", *WORDS)
-    assert again.code == 1 and "has artifact.yaml and CITATION.cff already" in again.err
+    assert again.code == 1 and "already has artifact.yaml and CITATION.cff" in again.err
 
 
 def test_all_problems_are_told_at_once_with_the_nearest_names(tmp_path: Path, cli: Callable[..., Answer]) -> None:
@@ -274,7 +274,7 @@ def test_cff_is_what_the_format_asks_for() -> None:
 
 def test_cite_as_a_command(cli: Callable[..., Answer]) -> None:
     none = cli("research", "cite")
-    assert none.code == 1 and "neither this folder nor one above" in none.err
+    assert none.code == 1 and "there is no artifact.yaml in this folder or above it" in none.err
     cli("research", "init", *WORDS)
     assert cli("research", "cite", "--style", "apa").out.startswith("Lovelace, A.")
     assert cli("research", "cite", "--output", "cite.bib").code == 0 and Path("cite.bib").read_text() == cite("bibtex")

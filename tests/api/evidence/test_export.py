@@ -75,7 +75,7 @@ def test_a_notebook_in_the_project_finds_its_store(in_project: Made, tmp_path: P
     check_format(document)
     relative = os.path.relpath(in_project.root / "runs", tmp_path)
     assert f"RUNS = {relative!r}" in "".join(document["cells"][1]["source"])
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         export(to="notebook", output=path)
 
 

@@ -85,7 +85,7 @@ def test_a_registration_after_runs_is_refused_or_late_for_ever(
     if place == "archive":
         store.archive(store.paths.run("s", "base.seed1072"), "s")
         make(store, "fake", study="s", variant="base", seed=1072, steps=20)
-    with pytest.raises(UserError, match="began already"):
+    with pytest.raises(UserError, match="already began"):
         register_study(project, study, store)
     found = register_study(project, study, store, late=True).registration
     assert len(found.late) == (2 if place == "archive" else 1) and found.late[0]["run"].startswith(f"{name}/")
@@ -115,7 +115,7 @@ def test_words_alone_are_labelled_so(project: ProjectPaths, cli: Callable[..., A
     ("changed", "said"),
     [
         ({"intent": Intent(exclusions=["wall_s >> 3"])}, "needs a study"), ({"hypothesis": " "}, "is empty"),
-        ({"methods": "\udcff"}, "no text"), ({"anchor": "moon"}, "anchor"),
+        ({"methods": "\udcff"}, "not valid text"), ({"anchor": "moon"}, "anchor"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_registered_is_said_and_leaves_nothing(
@@ -221,7 +221,7 @@ def test_a_ledger_with_two_plans_of_a_study_leaves_the_choice_to_the_person(
 
 def test_listed_seeds_cannot_follow_from_a_registration(project: ProjectPaths, study: Path, store: Store) -> None:
     study.write_text(STUDY.replace("seeds: 3", "seeds: [1, 2]"))
-    with pytest.raises(UserError, match="the study lists its seeds itself"):
+    with pytest.raises(UserError, match="the study already lists its seeds"):
         register_study(project, study, store, derive=2)
 
 
@@ -270,7 +270,7 @@ def test_a_project_is_registered_with_its_own_store_from_anywhere(
     monkeypatch.chdir(elsewhere)
     words = ["--hypothesis", "h", "--methods", "m", "--study", str(study)]
     refused = cli("research", "preregister", str(project.artifact), *words)
-    assert refused.code == 1 and "began already" in refused.err
+    assert refused.code == 1 and "already began" in refused.err
     assert "before the first of 6 runs" in cli("research", "verify", str(plan.path)).out
     assert "as registered" in cli("analyze", "--plan", str(plan.path)).out.lower()
     assert not list(elsewhere.iterdir())

@@ -181,16 +181,16 @@ def test_a_winner_that_is_the_baseline_runs_alone_and_says_so(cli: Callable[...,
 
 
 def test_a_baseline_without_a_confirmation_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptions, match="a baseline is what --confirm compares with"):
+    with pytest.raises(InvalidOptions, match="a baseline is only used with --confirm"):
         sweep("fake", [GRID], baseline=0.0)
     assert not (tmp_path / "store").exists()
 
 
 def test_a_baseline_that_does_not_fit_is_refused_before_anything_runs(tmp_path: Path) -> None:
     two = ["effect=0,0.1", "label=a,b"]
-    with pytest.raises(InvalidOptions, match="the baseline must give effect, label"):
+    with pytest.raises(InvalidOptions, match="the baseline must set effect, label"):
         sweep("fake", two, confirm=2, baseline=0.1)
-    with pytest.raises(InvalidOptions, match="the baseline must give effect, label"):
+    with pytest.raises(InvalidOptions, match="the baseline must set effect, label"):
         sweep("fake", two, confirm=2, baseline={"effect": 0.1})
     with pytest.raises(InvalidOptions, match="baseline: effect: must be"):
         sweep("fake", [GRID], confirm=2, baseline="much")
@@ -354,7 +354,7 @@ def test_a_setting_without_a_completed_run_has_no_loss() -> None:
         ({"runs": [1, 1]}, 0, "the same seed twice"),
         ({"runs": []}, 0, "seeds: must be whole numbers"),
         ({}, -1, "confirm must be at least 1, not -1"),
-        ({"direction": "up"}, 0, "direction: must be one of max or min"),
+        ({"direction": "up"}, 0, "direction must be max or min"),
         ({"study": "a/b"}, 0, "cannot be a folder name"),
     ],
 )

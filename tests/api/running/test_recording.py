@@ -203,7 +203,7 @@ def test_what_python_asks_is_a_claim_of_the_bundle_and_is_computed_again(lab: Pa
     ]  # fmt: skip
     checks = checks_of(folder)
     for name in ("sweep of cups", "cost-performance of cups", "recommend of cups", "headline numbers of cups"):
-        assert "computed again from the raw series" in checks[name]
+        assert "recomputed from the raw series" in checks[name]
 
 
 def test_a_claim_of_python_that_is_changed_is_found(lab: Path) -> None:
@@ -243,6 +243,6 @@ def test_a_laboratory_verb_of_python_is_logged_and_its_study_claimed(lab: Path, 
         shell = ["ablation", "--components", "temperature"]
     [python] = log_of(lab)
     assert python["command"][0] == verb and python["study"] == "kd"
-    assert "computed again from the raw series" in checks_of(bundled(lab, "crate"))["headline numbers of kd"]
+    assert "recomputed from the raw series" in checks_of(bundled(lab, "crate"))["headline numbers of kd"]
     assert cli(*shell, *words, "--runs", "2", "--study", "kd", "--jobs", "1").code == 0
     assert log_of(lab)[-1]["result"] == python["result"]

@@ -1,1 +1,1 @@
-"""Verbs about time: bench, profile, doctor, sync."""
+"""The verbs that measure speed and check the setup: bench, profile, doctor, sync."""

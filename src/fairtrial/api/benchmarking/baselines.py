@@ -1,4 +1,4 @@
-"""Measurements that are kept in a file, to hold later ones against."""
+"""Measurements saved to a file, to compare later measurements with."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KIND = "fairtrial bench"
 REMEDY = "Make a new one with --save."
 SCHEMA = 1
 PROCESSES = 5
-"""What differs between processes is more than what differs within one."""
+"""Number of processes: times vary more between processes than within one."""
 LEAST_PROCESSES = 3
 SHORT_COMMIT = 8
 HARDWARE = ("cpu", "cpu_count", "memory_bytes", "gpu")
@@ -38,7 +38,7 @@ Seconds = Annotated[float, Field(gt=0, le=1e9)]
 
 
 class CodeState(BaseModel):
-    """The commit that was measured, and whether the working tree had changes beyond it; null where git cannot say."""
+    """The measured commit, and whether the working tree had uncommitted changes; null if git cannot say."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -56,7 +56,7 @@ class CodeState(BaseModel):
 
 
 class _Kept(BaseModel):
-    """What of a file is compared with."""
+    """The part of a baseline file that comparisons use."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
@@ -66,21 +66,21 @@ class _Kept(BaseModel):
     seconds: list[Seconds] = Field(min_length=2)
     processes: list[Seconds] = Field(min_length=1)
     code: CodeState = CodeState()
-    """Files of earlier versions do not have it."""
+    """Missing in files of earlier versions."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """An earlier measurement: what was measured, where, and the times of its steady steps."""
+    """An earlier measurement: its configuration, its machine, and the times of its steady steps."""
 
     name: str
     machine: Mapping[str, Any]
     versions: Mapping[str, Any]
     configuration: Mapping[str, Any]
     seconds: Sequence[float]
-    """Of the steady steps of one process."""
+    """Times of the steady steps of one process."""
     processes: Sequence[float]
-    """Mean time of a step, by process."""
+    """Mean time of a step in each process."""
     code: CodeState
 
 
@@ -89,7 +89,7 @@ class AgainstBaseline:
     compared: SpeedComparison
     cautions: Sequence[FilledCaution]
     code: tuple[CodeState, CodeState]
-    """What was measured then, and now."""
+    """The code of the baseline, and the current code."""
 
     @property
     def regressed(self) -> bool:
@@ -103,7 +103,7 @@ class AgainstBaseline:
 def further_processes(
     recipe: str, options: Mapping[str, Any], terms: BenchTerms, processes: int = PROCESSES
 ) -> list[float]:
-    """The same measurement in processes of their own, one less than asked for: the first was taken apart."""
+    """Repeat the measurement in new processes, `processes - 1` times: the caller's own measurement is the first."""
     loaded, further_processes = load_checked_recipe(recipe), []
     for number in range(1, processes):
         terms.show("processes", number, processes)
@@ -112,9 +112,9 @@ def further_processes(
 
 
 def save_baseline(bench: Bench, path: Path, further: Sequence[float] = ()) -> None:
-    """Keep a measurement. One that was insufficient is not worth keeping."""
+    """Save a measurement; raise CheckFailed if it has too few steady steps."""
     if not bench.sufficient:
-        raise CheckFailed(f"not saved to {path}: too few steady steps to compare with", hint="Give more --max-batches.")
+        raise CheckFailed(f"not saved to {path}: too few steady steps to compare with", hint="Raise --max-batches.")
     document = {
         "kind": KIND,
         "schema": SCHEMA,
@@ -144,7 +144,7 @@ def _configuration(recipe: str, options: Mapping[str, Any], validation: bool, wh
 
 
 def require_comparable(baseline: Baseline, recipe: str, options: Mapping[str, Any], terms: BenchTerms) -> None:
-    """Refuse another machine or another configuration, before anything is measured."""
+    """Raise InvalidOptions if the machine or the configuration differs, before anything is measured."""
     loaded = load_checked_recipe(recipe)
     resolved = benched(loaded, options, terms).to_dict()
     now = {
@@ -154,22 +154,22 @@ def require_comparable(baseline: Baseline, recipe: str, options: Mapping[str, An
     problems = [f"{kind}: {message}" for kind in now for message in _differences(getattr(baseline, kind), now[kind])]
     if problems:
         raise InvalidOptions(
-            f"{baseline.name} cannot be compared with this: {problems[0]}",
+            f"{baseline.name} cannot be compared with this measurement: {problems[0]}",
             problems=problems[1:],
             hint="Measure a new baseline here with --save.",
         )
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Read before the measurement: a file that is none is refused at once."""
+    """Read a baseline file. Call it before the measurement, so that an invalid file fails early."""
     try:
         document = parse_json(read_file(path), where=f"the baseline {path}", hint=REMEDY)
     except FileNotFoundError:
-        raise UserError(f"there is no baseline {path}", hint="Make one with --save.") from None
+        raise UserError(f"no such baseline file: {path}", hint="Make one with --save.") from None
     if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise UserError(f"{path} is no measurement of bench", hint="Make one with --save.")
+        raise UserError(f"{path} is not a bench baseline", hint="Make one with --save.")
     if document.get("schema") != SCHEMA:
-        raise UserError(f"{path} was made by another version of bench", hint="Make a new one with --save.")
+        raise UserError(f"{path} was written by another version of bench", hint="Make a new one with --save.")
     kept = checked(_Kept, document, where=f"{path} is damaged", hint=REMEDY)
     return Baseline(str(path), kept.machine, kept.versions, kept.configuration, kept.seconds, kept.processes, kept.code)
 
@@ -177,7 +177,7 @@ def read_baseline(path: Path) -> Baseline:
 def compare_with(
     baseline: Baseline, bench: Bench, margin: float = MARGIN, further: Sequence[float] = ()
 ) -> AgainstBaseline:
-    """Time now over time then, by processes where there are several of each, else by steps."""
+    """Compare time now with time then: by process if both have at least three processes, else by step."""
     names, processes = (baseline.name, "now"), [bench.step_s, *further]
     if min(len(baseline.processes), len(processes)) >= LEAST_PROCESSES:
         then, now = (np.array(times, dtype=float) for times in (baseline.processes, processes))

@@ -1,6 +1,6 @@
-"""bench: what does a training step cost, and where does it go? The same options and the same loop as train.
+"""bench: measure what a training step costs and where its time goes, with the same options and loop as train.
 
-take steps → find the steady ones → trace, noise scale, batch sizes, learning rates, where asked → say what would help
+take steps → find the steady ones → on request: trace, noise scale, batch sizes, learning rates → suggest changes
 """
 
 from __future__ import annotations
@@ -42,34 +42,34 @@ from fairtrial.stats.timing import Times, warm_up
 
 QUANTILES = (0.5, 0.95, 0.99)
 TIMES_THE_TIMER = 10
-"""A phase that takes less than this many times what timing it takes is flagged."""
+"""A phase shorter than this many times the cost of timing it is flagged."""
 TRACED = 5
-"""Steps in a trace: enough to see a rhythm, few enough to open."""
+"""Steps in a trace: enough to show the pattern, few enough for a viewer to open."""
 MOST_PUSHED = 0.1
-"""Times per step that the machine took the processor away, above which it is said."""
+"""Involuntary context switches per step above which the result carries a caution."""
 
 
 RECALIBRATIONS = 3
 
 
 class ImpossibleFigure(FairtrialError):
-    """A figure that cannot be: something that it was made from is wrong."""
+    """A measured figure is physically impossible, so one of its inputs is wrong."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What was measured, on the steady part of the steps."""
+    """Result of a measurement, computed from the steady steps."""
 
     recipe: str
     options: Mapping[str, Any]
     seed: int
     steps: Sequence[StepTimes]
     warmup: int | None
-    """Steps that were left out; None: the times never became steady, and nothing was."""
+    """Steps that were left out; None: the times never became steady, and no step was left out."""
     level: float
     resources: Mapping[str, Any]
     event_seconds: float
-    """What one event of the timer costs; a phase has two."""
+    """Seconds that one timer event costs; a phase has two."""
     cautions: Sequence[FilledCaution] = ()
     validation: bool = False
     whole_steps: bool = False
@@ -92,7 +92,7 @@ class Bench:
 
     @cached_property
     def breakdown(self) -> Breakdown | None:
-        """None where no step was left to take apart."""
+        """Time by phase; None if there is no steady step."""
         return break_down(self.steady) if self.steady else None
 
     @property
@@ -119,13 +119,13 @@ class Bench:
 
     @property
     def epoch(self) -> Estimate | None:
-        """What all steps that see every example once will take, evaluation not counted."""
+        """Predicted time of one epoch without evaluation; None if the recipe does not report its steps per epoch."""
         steps = self.resources.get("steps_per_epoch")
         return None if steps is None else self.times.total(steps, self.alpha)
 
     @property
     def utilisation(self) -> Estimate | None:
-        """Arithmetic that was done, as a part of what the device was seen to be capable of."""
+        """Arithmetic per second as a fraction of the calibrated peak of the device."""
         flops = self.resources.get("flops_per_step")
         if not flops or self.peak is None:
             return None
@@ -135,13 +135,13 @@ class Bench:
         return self.times.quantile(share, self.alpha)
 
     def is_near_timer(self, name: str) -> bool:
-        """Whether timing a phase takes a good part of what it seems to take."""
+        """Return whether the cost of timing is a large part of the time measured for a phase."""
         seconds = sum(each.phases.get(name, 0.0) for each in self.steady)
         entered = sum(each.counts.get(name, 0) for each in self.steady)
         return bool(entered) and seconds / entered < TIMES_THE_TIMER * EVENTS_PER_PHASE * self.event_seconds
 
     def phase_rows(self) -> list[dict[str, Any]]:
-        """Every phase with its part of the window; with the residual they are all of it."""
+        """Return each phase with its share of the window; phases and residual add up to the whole window."""
         breakdown = self.breakdown
         if breakdown is None:
             return []
@@ -199,19 +199,19 @@ def _plain(value: Any) -> Any:
 
 @recorded("bench")
 def bench(recipe: str, options: Mapping[str, Any] | None = None, terms: BenchTerms | None = None) -> Bench:
-    """Take real training steps and say what they cost. Nothing is kept of the run."""
+    """Take real training steps and measure what they cost. The run is deleted afterwards."""
     terms = terms or BenchTerms()
     if terms.trace_dir is not None:
         check_folder(terms.trace_dir)
     with hidden_runs(recipe, options, terms) as runs:
         _check_asked(runs)
         bench = _Measurement(runs).carry_out()
-        runs.require(None)  # whoever pressed Ctrl-C is told so, and gets no half of an answer
+        runs.require(None)  # after Ctrl-C, raise Interrupted instead of returning a partial result
     return bench
 
 
 def _check_asked(runs: HiddenRuns) -> None:
-    """Refuse before the first step what the recipe cannot be asked for."""
+    """Reject, before the first step, requests that the recipe does not support."""
     names, terms = runs.recipe.options.model_fields, runs.terms
     asked = {"batch_size": bool(terms.batch_sizes), "learning_rate": bool(terms.learning_rates)}
     problems = [
@@ -221,12 +221,12 @@ def _check_asked(runs: HiddenRuns) -> None:
     ]
     least = min(runs.resolved.log_every, runs.resolved.steps)
     if terms.learning_rates and terms.steps < least:
-        problems.append(f"learning_rates: the loss is logged every {least} steps, so at least as many are needed")
+        problems.append(f"learning_rates: the loss is logged every {least} steps, so at least that many are needed")
     refuse(problems)
 
 
 class _Measurement:
-    """One run that is measured, and what is tried beside it."""
+    """The measured run, and the trials in addition to it."""
 
     def __init__(self, runs: HiddenRuns) -> None:
         self.runs, self.terms = runs, runs.terms
@@ -263,14 +263,14 @@ class _Measurement:
         return list(self.timer.steps)
 
     def _room(self) -> dict[str, int]:
-        """Steps that were asked for are taken: where nobody said how long the training is, it is as long as that."""
+        """Lengthen the training to fit the requested steps, unless the caller set its length."""
         if self.terms.batches is None or "steps" in self.runs.options:
             return {}
         needed = self.terms.batches + (TRACED if self.terms.trace_dir else 0)
         return {"steps": needed} if needed > self.runs.resolved.steps else {}
 
     def _wanted(self) -> int:
-        """Steps of the window. If the training is too short for a trace after it, its last steps are traced."""
+        """Return the number of steps to measure. In a short training, its last steps are reserved for the trace."""
         asked = self._asked()
         traced = min(TRACED, self.run.steps) if self.terms.trace_dir else 0
         return max(0, min(asked, self.run.steps - traced))
@@ -280,12 +280,12 @@ class _Measurement:
         if self.terms.sample_ratio is not None:
             epoch = self.run.resources.get("steps_per_epoch")
             if epoch is None:
-                refuse([f"sample_ratio: recipe '{self.runs.recipe.name}' does not say how many steps an epoch has"])
+                refuse([f"sample_ratio: recipe '{self.runs.recipe.name}' does not report its steps per epoch"])
             wanted = max(1, math.ceil(self.terms.sample_ratio * int(epoch or 0)))
         return wanted
 
     def _trace(self) -> tuple[Path | None, Sequence[int]]:
-        """Steps after the window: being traced takes time."""
+        """Trace steps after the measured window, because tracing slows them down."""
         if self.terms.trace_dir is None or self.run.ended is not None:
             return None, ()
         path = free_name(self.terms.trace_dir, f"{Path(self.runs.recipe.name).stem}-trace")
@@ -329,18 +329,18 @@ class _Measurement:
         return [caution for part in parts if part is not None for caution in part.cautions]
 
     def _peak(self, bench: Bench) -> Calibration | None:
-        """What the device can do, if there is arithmetic to hold against it."""
+        """Return the calibrated peak of the device; None if the recipe does not count its FLOPs."""
         options = self.runs.resolved
         if not bench.resources.get("flops_per_step") or not isinstance(options, TorchOptions) or not bench.steady:
             return None
         peak = calibration(self.runs.store, options.device, options.threads)
         for _ in range(RECALIBRATIONS):
-            if _is_impossible(replace(bench, peak=peak)):  # it may have been taken while the machine was busy
+            if _is_impossible(replace(bench, peak=peak)):  # the machine may have been busy during calibration
                 peak = max(peak, recalibrated(options.device, options.threads), key=lambda each: each.best)
         if _is_impossible(replace(bench, peak=peak)):
             raise ImpossibleFigure(
-                f"the arithmetic counted is more than {peak.best:.0f} GFLOP/s, which is all that this device can do",
-                hint="The recipe counts FLOPs that it does not do, or the clock is not to be trusted here.",
+                f"the measured FLOP rate exceeds {peak.best:.0f} GFLOP/s, the calibrated peak of this device",
+                hint="Check the FLOPs that the recipe reports. If they are right, this machine's clock is unreliable.",
             )
         return peak
 

@@ -1,4 +1,4 @@
-"""The gradient noise scale of a run at its present weights."""
+"""Measure the gradient noise scale of a run at its current weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fairtrial.stats.noise_scale import noise_scale
 
 @dataclass(frozen=True)
 class NoiseScale:
-    """The batch size at which noise and signal of a gradient weigh the same."""
+    """The batch size at which the noise and the signal of a gradient are equally large."""
 
     scale: Estimate
     batch: int
@@ -41,13 +41,13 @@ class NoiseScale:
 def require_gradients(runs: HiddenRuns, run: SteppableRun) -> None:
     if not hasattr(run.trainable, "batch_gradients"):
         raise UserError(
-            f"recipe '{runs.recipe.name}' gives no gradients", hint="Its trainable needs batch_gradients(draw)."
+            f"recipe '{runs.recipe.name}' provides no gradients", hint="Add batch_gradients(draw) to its trainable."
         )
 
 
 def measure_noise_scale(runs: HiddenRuns, run: SteppableRun) -> NoiseScale:
-    """From batches drawn with replacement, so that the pieces of a measurement are independent."""
-    runs.terms.tell("Measuring the noise of gradients …")
+    """Measure on batches drawn with replacement, so that the pieces of a measurement are independent."""
+    runs.terms.tell("Measuring the gradient noise scale …")
     draw, trainable = run.streams.numpy("eval", "noise scale"), cast(Any, run.trainable)
     small, large, batch = squared_lengths(trainable.batch_gradients, draw, should_stop=runs.terms.should_stop)
     runs.require(None)

@@ -1,4 +1,4 @@
-"""Two variants, or two revisions of the code, timed in turns on one machine: A B B A, B A A B, …"""
+"""Time two variants, or two revisions of the code, alternately on one machine: A B B A, B A A B, …"""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEAST_STEPS = 2
 
 @dataclass(frozen=True)
 class SpeedPair:
-    """The comparison, and the seconds per unit of work that it rests on, round by round."""
+    """The comparison, and the seconds per unit of work in each round that it is based on."""
 
     recipe: str
     compared: SpeedComparison
@@ -68,7 +68,7 @@ def bench_variants(
     rounds: int = ROUNDS,
     margin: float = MARGIN,
 ) -> SpeedPair:
-    """Two sets of options, in turns in one process. Where batches differ in size, time per example is compared."""
+    """Time two sets of options alternately in one process. If batch sizes differ, compare time per example."""
     terms = terms or BenchTerms()
     _check(variants, rounds, margin)
     with hidden_runs(recipe, options, terms) as runs:
@@ -82,7 +82,7 @@ def bench_variants(
 
 def _check(names: Mapping[str, Any] | Sequence[str], rounds: int, margin: float) -> None:
     if len(names) != 2:
-        raise UserError(f"two are compared in turns, not {len(names)}")
+        raise UserError(f"exactly two can be compared, not {len(names)}")
     if rounds < 2:
         raise UserError(f"rounds must be at least 2, not {rounds}")
     if not 0 < margin < 1:
@@ -91,7 +91,7 @@ def _check(names: Mapping[str, Any] | Sequence[str], rounds: int, margin: float)
 
 def _refuse_evaluation(runs: HiddenRuns, variants: Mapping[str, Mapping[str, Any]]) -> None:
     if not runs.terms.validation and any("eval_every" in changes for changes in variants.values()):
-        raise UserError("eval_every: nothing is evaluated while it is measured", hint="Add --run-validation.")
+        raise UserError("eval_every: bench does not evaluate by default", hint="Add --run-validation.")
 
 
 @recorded("bench")
@@ -104,7 +104,7 @@ def bench_revisions(
     rounds: int = REVISION_ROUNDS,
     margin: float = MARGIN,
 ) -> SpeedPair:
-    """The same measurement with the code of two revisions, each time in a process of its own."""
+    """Time the code of two revisions alternately, each time in a separate process."""
     terms = terms or BenchTerms()
     terms.check()
     _check(revisions, rounds, margin)
@@ -132,10 +132,10 @@ def _repository() -> Path:
 
 
 def _check_out(top: Path, revision: str, folder: Path) -> Path:
-    """The files of a revision, beside the working tree; nothing in the repository changes."""
+    """Extract the files of a revision into `folder`; the repository and its working tree do not change."""
     commit = git_output(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
-        raise UserError(f"'{revision}' is no revision of this repository", hint="See: git log --oneline")
+        raise UserError(f"'{revision}' is not a revision of this repository", hint="See: git log --oneline")
     packed = subprocess.run(
         ["git", "-C", str(top), "archive", "--format=tar", commit.strip()],  # noqa: S607
         capture_output=True,
@@ -149,7 +149,7 @@ def _check_out(top: Path, revision: str, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Measured:
-    """The code of one revision, and how to time a step of it."""
+    """The code of one revision, and the settings for timing a step of it."""
 
     recipe: LoadedRecipe
     options: Mapping[str, Any]
@@ -159,12 +159,12 @@ class _Measured:
 
     @property
     def file(self) -> Path | None:
-        """Where this revision has the recipe, for one that is a file."""
+        """Path of the recipe in this revision; None for a recipe that is not a file."""
         if self.recipe.file is None:
             return None
         path = Path(self.recipe.file).resolve()
         if not path.is_relative_to(self.top.resolve()):
-            raise UserError(f"{path} lies outside of the repository, so revisions of it do not differ")
+            raise UserError(f"{path} is outside the repository, so it is the same in every revision")
         return self.tree / path.relative_to(self.top.resolve())
 
     @property
@@ -173,7 +173,7 @@ class _Measured:
         return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     def require_own_code(self, revision: str) -> None:
-        """Refuse to time one and the same code under two names."""
+        """Raise UserError if the recipe's code is not part of the revision: both sides would time the same code."""
         if self.file is not None:
             if not self.file.is_file():
                 raise UserError(f"revision '{revision}' has no {self.file.relative_to(self.tree)}")

@@ -1,4 +1,4 @@
-"""A measurement in a process of its own: what differs from one process to the next is part of what it says."""
+"""Measure in a separate process, so that the result includes the variation between processes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def step_seconds(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> float:
-    """Mean time of a steady step. `file`, `cwd` and `env` say where the code is, if it is not this one."""
+    """Return the mean time of a steady step. `file`, `cwd` and `env` select other code than the current one."""
     command = _command(recipe, options, terms, file)
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
-    if terms.should_stop():  # Ctrl-C reaches the process that measures as well
+    if terms.should_stop():  # Ctrl-C reaches the child process as well
         raise Interrupted(STOPPED)
     if done.returncode not in (0, EXIT_CHECK):
         message = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0].removeprefix("Error: ")
@@ -37,9 +37,9 @@ def step_seconds(
     try:
         value = json.loads(done.stdout)["step_time"]["mean"]["value"]
     except (ValueError, KeyError):
-        raise RunsFailed(f"{recipe.name} could not be measured: its answer cannot be read") from None
+        raise RunsFailed(f"{recipe.name} could not be measured: its output cannot be parsed") from None
     if value is None:
-        raise RunsFailed(f"{recipe.name} could not be measured: no steady step", hint="Give more --max-batches.")
+        raise RunsFailed(f"{recipe.name} could not be measured: no steady step", hint="Raise --max-batches.")
     return float(value)
 
 

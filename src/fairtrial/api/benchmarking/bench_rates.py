@@ -1,4 +1,4 @@
-"""Learning rates, tried for a few steps on several seeds: which diverge, which learn, and whether they were applied."""
+"""Try learning rates for a few steps on several seeds: which diverge, which learn, and whether each was applied."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TOLERANCE = 0.05
 FIRST_BATCHES = 8
 SCATTERS = 4
 ROUNDING = 1e3 * 2.0**-24
-"""Of single precision, a thousandfold: a shorter update is not known to the tolerance."""
+"""1000 times the rounding error of single precision: a smaller update is not known to within TOLERANCE."""
 LOSS = "train_loss"
 
 
 @dataclass(frozen=True)
 class RateRow:
-    """One learning rate. `applied` is what the first update was seen to use; None where weights cannot be seen."""
+    """One learning rate. `applied` is estimated from the first update; None if the weights are not accessible."""
 
     rate: float
     applied: float | None
@@ -53,7 +53,7 @@ class LearningRates:
 
     @property
     def lowest(self) -> RateRow | None:
-        """The rate whose runs, all of them, ended with the lowest loss."""
+        """The rate with the lowest final loss, among rates with no diverged run."""
         sound = [row for row in self.rows if row.diverged == 0 and row.loss.value is not None]
         return min(sound, key=lambda row: row.loss.value or 0.0, default=None)
 
@@ -67,7 +67,7 @@ class LearningRates:
 
 
 def try_learning_rates(runs: HiddenRuns) -> LearningRates:
-    """The same seeds for every rate."""
+    """Train a few steps at each rate, on the same seeds."""
     terms = runs.terms
     steps = min(terms.steps, getattr(runs.resolved, "steps", BATCHES))
     applied = _applied(runs)
@@ -90,14 +90,15 @@ def _cautions(runs: HiddenRuns, rows: Sequence[RateRow], steps: int) -> list[Fil
 
 
 def _loss_after(runs: HiddenRuns, rate: float, seed: int, steps: int) -> float | None:
-    """Over the last quarter of what was logged, for a single batch says little; None for a run that diverged.
+    """Return the mean of the last quarter of the logged losses, less noisy than one batch; None if the run diverged.
 
-    A run has diverged when its loss is not finite, or lies clearly above where it began: further than batches scatter.
+    A run diverged if its loss is not finite, or ends above the mean of the first batches by more than SCATTERS of their
+    standard deviations.
     """
     with runs.briefly({"learning_rate": rate}, seed=seed) as run:
         first = run.first_losses(FIRST_BATCHES)
         if not first and run.ended is None:
-            raise UserError(f"recipe '{runs.recipe.name}' gives no loss to judge a learning rate by")
+            raise UserError(f"recipe '{runs.recipe.name}' reports no loss, so learning rates cannot be judged")
         run.advance(steps)
         if run.ended is not None and run.ended.status is Status.DIVERGED:
             return None
@@ -108,12 +109,12 @@ def _loss_after(runs: HiddenRuns, rate: float, seed: int, steps: int) -> float |
 
 
 def _applied(runs: HiddenRuns) -> dict[float, float]:
-    """The rate that each first update was made with, judged by its length.
+    """Estimate the learning rate that each first update used, from the length of the update.
 
-    A first update is proportional to the rate, whatever the optimizer: so it is held against that of the recipe's own
-    rate. An update that is lost in the rounding of the weights tells nothing.
+    With any optimizer the first update is proportional to the rate, so its length is compared with that at the recipe's
+    own rate. An update within the rounding error of the weights gives no estimate.
     """
-    own = float(getattr(runs.resolved, "learning_rate"))  # noqa: B009 — only recipes that have it come here
+    own = float(getattr(runs.resolved, "learning_rate"))  # noqa: B009 — callers checked that the recipe has it
     lengths = {rate: _first_update(runs, rate) for rate in {*runs.terms.learning_rates, own}}
     known = {rate: length for rate, length in lengths.items() if length}
     if own not in known:
@@ -122,7 +123,7 @@ def _applied(runs: HiddenRuns) -> dict[float, float]:
 
 
 def _first_update(runs: HiddenRuns, rate: float) -> float | None:
-    """How far the first step moves the weights; None where they cannot be seen, or where rounding drowns it."""
+    """Return the length of the first update; None if the weights are not accessible or rounding hides it."""
     with runs.briefly({"learning_rate": rate}) as run:
         if not hasattr(run.trainable, "tensor_groups"):
             return None

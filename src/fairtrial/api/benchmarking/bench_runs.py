@@ -1,4 +1,4 @@
-"""Runs that are made to be measured: in a study that no list shows, and nothing of them stays."""
+"""Runs made for a measurement: in a hidden study, and deleted afterwards."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ BATCHES = 200
 MARGIN = 0.05
 REFRESH_S = 0.1
 LEFT_BEHIND_S = 3600.0
-STOPPED = "Stopped. Nothing is kept of a measurement."
+STOPPED = "Stopped. The measurement was discarded."
 
 Show = Callable[[str, int, int], None]
-"""Told what is being done, how far it is and how far it has to go."""
+"""Progress callback: takes a label, the number done and the total."""
 
 
 @dataclass(frozen=True)
 class BenchTerms:
-    """How to measure: all that is not about what is trained."""
+    """Settings of a measurement. The options of the recipe are passed separately."""
 
     batches: int | None = None
-    """Steps to take; None: 200, or as many as `sample_ratio` asks for."""
+    """Steps to take; None: 200, or the number that `sample_ratio` gives."""
     warmup: int | None = None
-    """Steps to leave out; None: as many as it takes to be steady."""
+    """Steps to leave out; None: until the times are steady."""
     validation: bool = False
     whole_steps: bool = False
     sample_ratio: float | None = None
@@ -86,15 +86,15 @@ class BenchTerms:
             (self.warmup is None or self.warmup >= 0, f"warmup_batches must be at least 0, not {self.warmup}"),
             (
                 self.warmup is None or ratio is not None or self.warmup < batches,
-                f"warmup_batches: {self.warmup} of {batches} steps leave none to measure",
+                f"warmup_batches: leaving out {self.warmup} of {batches} steps leaves none to measure",
             ),
             (ratio is None or 0.01 <= ratio <= 1, f"sample_ratio must lie between 0.01 and 1, not {ratio}"),
-            (ratio is None or self.batches is None, "sample_ratio and max_batches both say how many steps to take"),
+            (ratio is None or self.batches is None, "sample_ratio and max_batches both set the number of steps"),
             (0.5 < self.level < 1, f"level must lie between 0.5 and 1, not {self.level:g}"),
             (all(size >= 1 for size in self.batch_sizes), "batch_sizes must be at least 1"),
-            (len(set(self.batch_sizes)) == len(self.batch_sizes), "batch_sizes: one is given twice"),
-            (all(0 < rate < math.inf for rate in self.learning_rates), "learning_rates must be above 0, and finite"),
-            (len(set(self.learning_rates)) == len(self.learning_rates), "learning_rates: one is given twice"),
+            (len(set(self.batch_sizes)) == len(self.batch_sizes), "batch_sizes: the same size is given twice"),
+            (all(0 < rate < math.inf for rate in self.learning_rates), "learning_rates must be finite and above 0"),
+            (len(set(self.learning_rates)) == len(self.learning_rates), "learning_rates: the same rate is given twice"),
         ]
         refuse([message for holds, message in rules if not holds])
 
@@ -106,7 +106,7 @@ def refuse(problems: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class InterleavedRates:
-    """Two sides that were timed in turns: their comparison, and the seconds per step or example of each round."""
+    """Two sides timed alternately: their comparison, and the seconds per step or example of each round."""
 
     compared: SpeedComparison
     first: Array
@@ -115,8 +115,10 @@ class InterleavedRates:
 
 
 def benched(recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms) -> LoopOptions:
-    """Options as a measurement takes them: nothing is saved, and nothing evaluated unless that is asked for."""
-    refuse([f"{name}: not for bench: {why}" for name, why in not_benched(recipe.options).items() if name in options])
+    """Resolve the options for a measurement: no checkpoints, and no evaluation unless requested."""
+    refuse(
+        [f"{name}: not valid in bench: {why}" for name, why in not_benched(recipe.options).items() if name in options]
+    )
     quiet = {"checkpoint_every": 0, **({} if terms.validation else {"eval_every": 0})}
     resolved = resolve(recipe, {**options, **quiet}, where=f"recipe '{recipe.name}'")
     assert isinstance(resolved, LoopOptions)
@@ -124,7 +126,7 @@ def benched(recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms)
 
 
 class HiddenRuns:
-    """Opens runs of one recipe to be stepped by hand. All are closed and removed together."""
+    """Opens runs of one recipe that are advanced step by step. All are closed and deleted together."""
 
     def __init__(self, recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms) -> None:
         self.recipe, self.terms = recipe, terms
@@ -137,7 +139,7 @@ class HiddenRuns:
         self._prefix = f"bench-{secrets.token_hex(6)}-"
 
     def __enter__(self) -> HiddenRuns:
-        self._exit_stack.enter_context(contextlib.redirect_stdout(sys.stderr))  # what a recipe prints is for people
+        self._exit_stack.enter_context(contextlib.redirect_stdout(sys.stderr))  # stdout is for the result
         self._exit_stack.callback(self._remove)
         return self
 
@@ -146,17 +148,17 @@ class HiddenRuns:
 
     @cached_property
     def _surroundings(self) -> dict[str, Any]:
-        return surroundings(Path.cwd())  # asks git, which takes longer than many a step
+        return surroundings(Path.cwd())  # cached: it calls git, which takes longer than many steps
 
     def job(self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None) -> Job:
-        """A job of the recipe's options with some changed; all that it needs has been made."""
+        """Return a job with some options changed, after training the runs that it depends on."""
         resolved = benched(self.recipe, {**self.options, **(changes or {})}, self.terms)
         self._opened += 1
         seed = self.terms.seed if seed is None else seed
         spec = spec_of(self.recipe, resolved, study=BENCH_STUDY, variant=self._name(), seed=seed)
         plan = plan_jobs([spec], self.store, self._surroundings, self.terms.tell)
         for need in plan.missing_needs(plan.jobs):
-            self.terms.tell(f"First {need.spec.name} is trained, which is needed …")
+            self.terms.tell(f"Training {need.spec.name} first, which this recipe needs …")
         complete_needs(plan, should_stop=self.terms.should_stop)
         return plan.jobs[0]
 
@@ -173,14 +175,14 @@ class HiddenRuns:
 
     @contextlib.contextmanager
     def briefly(self, changes: Mapping[str, Any], *, seed: int | None = None) -> Iterator[SteppableRun]:
-        """A run that is closed at once: many of them at a time would take more files than a process may open."""
+        """Open a run only for this block: many open runs would exceed the limit on file descriptors."""
         with contextlib.ExitStack() as exit_stack:
             run = self.at_hand(self.job(changes, seed=seed), exit_stack=exit_stack)
             self.require(run.ended)
             yield run
 
     def block(self, run: SteppableRun, steps: int) -> Block:
-        """A turn of a run: takes its steps and gives back the seconds that they took, its device's included."""
+        """Return a function that takes `steps` steps and returns their seconds, pending device work included."""
 
         def take() -> float:
             before = run.taken
@@ -191,19 +193,19 @@ class HiddenRuns:
             seconds = self.terms.clock() - start
             self.require(run.ended)
             if run.taken - before < steps:
-                raise RunsFailed(f"{self.recipe.name} ended after {run.taken} steps, before it was measured")
+                raise RunsFailed(f"{self.recipe.name} ended after {run.taken} steps, too few for the measurement")
             return seconds
 
         return take
 
     def room_for(self, steps: int) -> dict[str, int]:
-        """Time does not depend on how long training goes on, so it may go on for as long as is measured."""
+        """Return a training length that fits this many steps; the time of a step does not depend on the length."""
         return {"steps": max(self.resolved.steps, steps + 1)}
 
     def interleave(
         self, sides: Sequence[Mapping[str, Any]], steps: int, rounds: int, names: tuple[str, str], margin: float
     ) -> InterleavedRates:
-        """Two sets of options in blocks of steps, A B B A. Where batches differ in size, time per example counts."""
+        """Time two sets of options in blocks of steps, A B B A. If batch sizes differ, compare time per example."""
         opened = [self.open({**changes, **self.room_for((2 * rounds + 1) * steps)}) for changes in sides]
         for run in opened:
             self.require(run.ended)
@@ -218,7 +220,7 @@ class HiddenRuns:
         self, blocks: Sequence[Block], work: Sequence[float], rounds: int, names: tuple[str, str], margin: float, *,
         per_example: bool = False,
     ) -> InterleavedRates:  # fmt: skip
-        """Blocks in turns, by their time per unit of work. The first of each is not counted: first steps are slower."""
+        """Compare interleaved blocks by time per unit of work. The first block of each is warm-up and not counted."""
         for block in blocks:
             block()
         taken = abba(blocks, rounds, lambda done: self.terms.show("rounds", done, rounds))
@@ -228,14 +230,14 @@ class HiddenRuns:
         )
 
     def require(self, ended: Outcome | None) -> None:
-        """A run that ended too soon for its measurement is an error; Ctrl-C is told as what it is."""
+        """Raise Interrupted after Ctrl-C, or RunsFailed if a run ended before its measurement was complete."""
         if self.terms.should_stop():
             raise Interrupted(STOPPED)
         if ended is not None and ended.status is not Status.COMPLETED:
             raise RunsFailed(f"{self.recipe.name} could not be measured: {ended.reason}", hint=ended.hint)
 
     def _name(self) -> str:
-        """One that no other run has, also not one of a process that was forked to try something."""
+        """Return a unique variant name, also within a child process that was forked for a trial."""
         tried = "" if os.getpid() == self._owner else f"-tried-by-{os.getpid()}"
         return f"{self._prefix}{self._opened}{tried}"
 
@@ -243,18 +245,18 @@ class HiddenRuns:
         folder = self.store.paths.run(BENCH_STUDY, "any").root.parent
         for path in [*folder.glob(f"{self._prefix}*"), *_left_behind(folder)]:
             shutil.rmtree(path, ignore_errors=True)
-        with contextlib.suppress(OSError):  # others may be measuring
+        with contextlib.suppress(OSError):  # not empty while another process is measuring
             folder.rmdir()
 
 
 def _left_behind(folder: Path) -> list[Path]:
-    """Runs of measurements that were killed: nobody holds them any more."""
+    """Return old runs of killed measurements, which no process claims any more."""
     old = time.time() - LEFT_BEHIND_S
     return [path for path in folder.glob("bench-*") if path.stat().st_mtime < old and not is_claimed(RunPaths(path))]
 
 
 class Progress(Observer):
-    """Tells now and then how far the steps are."""
+    """Reports the number of steps taken, at most once every REFRESH_S seconds."""
 
     def __init__(self, what: str, show: Show) -> None:
         self._what, self._show = what, show
@@ -270,10 +272,10 @@ class Progress(Observer):
 
 @contextlib.contextmanager
 def hidden_runs(recipe: str, options: Mapping[str, Any] | None, terms: BenchTerms) -> Iterator[HiddenRuns]:
-    """Checked terms and options, and a place to open runs in."""
+    """Check the terms and options, and yield an object that opens runs."""
     terms.check()
     loaded = load_checked_recipe(recipe)
     if loaded.execute is not None:
-        raise UserError(f"recipe '{loaded.name}' runs a program of its own, whose steps cannot be seen from here")
+        raise UserError(f"recipe '{loaded.name}' runs an external program, whose steps cannot be measured")
     with HiddenRuns(loaded, options or {}, terms) as runs:
         yield runs

@@ -1,4 +1,4 @@
-"""Batch sizes in turns: equal numbers of examples, random order, and the knee of time against size."""
+"""Time batch sizes in random order on equal numbers of examples, and find the knee of step time against size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fairtrial.stats.speed import log_mean
 
 ROUNDS = 8
 LEAST_STEPS = 2
-"""Per size and round."""
+"""Minimum number of steps per size and round."""
 BENT = 0.1
 FIXED = ("parameters", "gradients", "optimizer", "frozen")
 """Kinds of tensors that do not grow with the batch."""
@@ -31,14 +31,14 @@ FIXED = ("parameters", "gradients", "optimizer", "frozen")
 
 @dataclass(frozen=True)
 class SizeRow:
-    """One batch size. One that could not be measured has a reason and no figures."""
+    """One batch size. A size that could not be measured has a reason and no figures."""
 
     size: int
     steps: int = 0
     examples: int = 0
-    """Of a step: more than the size where gradients are accumulated."""
+    """Examples per step: more than the size if gradients are accumulated."""
     seconds: Sequence[float] = ()
-    """Of a step, by round."""
+    """Seconds per step, one value per round."""
     throughput: Estimate | None = None
     tensor_bytes: int | None = None
     reason: str | None = None
@@ -64,7 +64,7 @@ class BatchSizes:
     rows: Sequence[SizeRow]
     knee: Knee | None
     largest: int | None
-    """The largest size that memory allows, by what the measured ones took."""
+    """The largest size that memory allows, extrapolated from the measured sizes."""
     largest_basis: str
     cautions: Sequence[FilledCaution]
 
@@ -88,7 +88,7 @@ class BatchSizes:
 
 
 def measure_batch_sizes(runs: HiddenRuns) -> BatchSizes:
-    """Which sizes can be measured at all is found out first: it decides how many examples each of them sees."""
+    """Measure the requested sizes. Sizes that fail are found first: the rest determine how many examples each sees."""
     sizes = sorted(runs.terms.batch_sizes)
     refused = {size: reason for size in sizes if (reason := refusal(runs, size)) is not None}
     steps = _steps(runs, [size for size in sizes if size not in refused])
@@ -105,14 +105,14 @@ def measure_batch_sizes(runs: HiddenRuns) -> BatchSizes:
 
 
 def _steps(runs: HiddenRuns, sizes: Sequence[int]) -> dict[int, int]:
-    """Steps per round, so that every size sees as many examples, to the nearest step."""
+    """Return the steps per round of each size, so that all sizes see equally many examples, to the nearest step."""
     own = int(getattr(runs.resolved, "batch_size", 1))
     examples = max(own * runs.terms.steps / ROUNDS, LEAST_STEPS * max(sizes, default=1))
     return {size: max(LEAST_STEPS, round(examples / size)) for size in sizes}
 
 
 def refusal(runs: HiddenRuns, size: int) -> str | None:
-    """Why a size cannot be measured: one step of it is tried in a process that may die."""
+    """Return why a size cannot be measured, or None. On a CPU, one step is tried in a child process that may die."""
     alone = {"threads": 1} if isinstance(runs.resolved, TorchOptions) else {}
 
     def try_it() -> str | None:
@@ -122,7 +122,7 @@ def refusal(runs: HiddenRuns, size: int) -> str | None:
 
     if getattr(runs.resolved, "device", "cpu") == "cpu":
         reason = survives(try_it, runs.terms.should_stop)
-    else:  # a card's memory that runs out is an error in this process, and no more
+    else:  # running out of GPU memory only raises an exception, so no child process is needed
         message = try_it()
         reason = f"{OUT_OF_MEMORY}: {message}" if is_out_of_memory(message) else message
     runs.require(None)
@@ -132,7 +132,7 @@ def refusal(runs: HiddenRuns, size: int) -> str | None:
 def _timed(runs: HiddenRuns, rows: Mapping[int, SizeRow], opened: Mapping[int, SteppableRun]) -> dict[int, SizeRow]:
     terms = runs.terms
     blocks = {size: runs.block(run, rows[size].steps) for size, run in opened.items()}
-    for block in blocks.values():  # the first steps of a run are slower
+    for block in blocks.values():  # warm-up: the first steps of a run are slower
         block()
     taken = []
     for number in range(ROUNDS):
@@ -158,10 +158,10 @@ def _summarize(runs: HiddenRuns, rows: Sequence[SizeRow], opened: Mapping[int, S
 
 
 def _largest(opened: Mapping[int, SteppableRun], refused: Sequence[int]) -> tuple[int | None, str]:
-    """By a straight line through what the smallest and the largest size keep for the backward pass.
+    """Estimate the largest size by a straight line through the tensor bytes of the smallest and the largest size.
 
-    An upper bound: what operations need for themselves is not in it. No more than the data have, and less than any size
-    that was seen to fail.
+    Counts tensors kept for the backward pass but not the workspace of operations, so it is an upper bound. It is at
+    most the number of training examples, and below any size that failed.
     """
     kept = {size: _growing_bytes(run) for size, run in opened.items()}
     known = {size: each for size, each in kept.items() if each is not None}
@@ -172,7 +172,7 @@ def _largest(opened: Mapping[int, SteppableRun], refused: Sequence[int]) -> tupl
     slope = (known[last] - known[first]) / (last - first)
     if slope <= 0:
         return None, "tensors do not grow with the batch"
-    limits = {f"{slope:,.0f} bytes of tensors per example against {free / 1e9:.3g} GB that are free": free / slope}
+    limits = {f"{slope:,.0f} bytes of tensors per example, {free / 1e9:.3g} GB free": free / slope}
     limits |= {f"{size:,} could not be measured": size - 1 for size in refused}
     data = _data_size(opened)
     if data is not None:
@@ -182,7 +182,7 @@ def _largest(opened: Mapping[int, SteppableRun], refused: Sequence[int]) -> tupl
 
 
 def _data_size(opened: Mapping[int, SteppableRun]) -> int | None:
-    """How many examples there are at least, by the epochs of each size."""
+    """Return a lower bound for the number of training examples, from the epoch length of each size."""
     resources = [run.resources for run in opened.values()]
     known = [each["steps_per_epoch"] * each["examples_per_step"] for each in resources if each.get("steps_per_epoch")]
     return max(known, default=None)

@@ -1,7 +1,7 @@
-"""What would help? Each suggestion names what was measured for it and the gain that it predicts, with an interval.
+"""Suggest changes that speed up training. Each suggestion names its measurement and its gain, with an interval.
 
-How long steps waited for data says what loading ahead could give at most. Everything that is an option is tried, in
-turns with what is.
+The time that steps waited for data is an upper bound for the gain from loading ahead. Every change that is an option of
+the recipe is tried, interleaved with the current setting.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from fairtrial.probe.phases import StepTimes
 from fairtrial.stats.ratios import fieller
 
 LEAST_GAIN = 1.05
-"""What is surely less is not worth a change."""
+"""Smallest speed-up worth suggesting: the lower limit of the gain must reach it."""
 WORTH_WRITING = 1.2
-"""What a recipe has no option for has to be written: that takes more."""
+"""The same limit for a change that the recipe has no option for: someone has to write the code."""
 MOST_WORKERS = 16
 BLOCKS = 20
 ROUNDS = 6
@@ -41,7 +41,7 @@ NAMES = ("as it is", "changed")
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A change that pays. `change` are the options to give, empty where it is not an option of the recipe."""
+    """A change that makes training faster. `change` holds the options to pass; empty if the recipe has none for it."""
 
     what: str
     change: Mapping[str, Any]
@@ -49,7 +49,7 @@ class Suggestion:
     evidence: str
     remark: str
     tried: bool = True
-    """What was not tried has a gain that it cannot exceed, and may well stay below."""
+    """False: the change was not tried, and `gain` is only an upper bound."""
 
     def __str__(self) -> str:
         gain = f"at most {self.gain.value:.2f} × as fast"
@@ -63,7 +63,7 @@ class Suggestion:
 
 
 def suggest(runs: HiddenRuns, *, steady: Sequence[StepTimes], sizes: BatchSizes | None = None) -> list[Suggestion]:
-    """Every change whose gain is surely worth it, the largest first."""
+    """Return every change whose gain reaches LEAST_GAIN at its lower limit, largest gain first."""
     mean = sum(each.seconds for each in steady) / len(steady)
     steps = max(2, math.ceil(BLOCK_S / mean)) if mean > 0 else 2
     tried: list[tuple[str, Callable[[], Suggestion | None]]] = [
@@ -77,14 +77,14 @@ def suggest(runs: HiddenRuns, *, steady: Sequence[StepTimes], sizes: BatchSizes 
         runs.terms.show(f"trying {what}", number, len(tried))
         try:
             suggestions.append(try_it())
-        except (RunsFailed, UserError):  # what cannot be tried is not suggested
+        except (RunsFailed, UserError):  # a change that cannot be tried is not suggested
             runs.require(None)
     worth = [each for each in suggestions if each is not None and (each.gain.low or 0) >= LEAST_GAIN]
     return sorted(worth, key=lambda each: -(each.gain.value or 0))
 
 
 def _load_ahead(runs: HiddenRuns, steady: Sequence[StepTimes], steps: int) -> Suggestion | None:
-    """If data were always there, a step would take what is left without the wait. Loaders that can be had are tried."""
+    """Suggest loading data ahead, which can save at most the time waited. Try it if the recipe has an option for it."""
     size = len(steady) // BLOCKS
     blocks = [steady[place * size : (place + 1) * size] for place in range(BLOCKS)] if size else []
     whole = np.array([sum(each.seconds for each in block) for block in blocks])
@@ -103,12 +103,12 @@ def _load_ahead(runs: HiddenRuns, steady: Sequence[StepTimes], steps: int) -> Su
     workers = _workers(now, whole.sum(), waited.sum())
     gain = _tried(runs, steps, {"loader_workers": now}, {"loader_workers": workers})
     what = f"Load data ahead with {counted(workers, 'loader worker')}"
-    remark = f"Tried in turns with {counted(now, 'worker')} over {ROUNDS} rounds."
+    remark = f"Compared with {counted(now, 'worker')} in {ROUNDS} interleaved rounds."
     return Suggestion(what, {"loader_workers": workers}, gain, evidence, remark)
 
 
 def _workers(now: int, whole: float, waited: float) -> int:
-    """As many as keep up with the rest of a step, if loading takes as long as it seems to."""
+    """Return how many workers can keep up with the rest of a step, if loading takes as long as measured."""
     load, rest = (whole * now if now else waited), whole - waited
     needed = math.ceil(load / rest) if rest > 0 else MOST_WORKERS
     return min(max(now + 1, needed), MOST_WORKERS)
@@ -128,8 +128,8 @@ def _larger_batch(runs: HiddenRuns, steps: int, sizes: BatchSizes | None) -> Sug
         f"A batch size of {larger:,}",
         {"batch_size": larger},
         gain,
-        f"Tried in turns with {own:,}: examples per second over {ROUNDS} rounds.",
-        "It changes what is learnt, so judge the results too.",
+        f"Compared with {own:,} by examples per second in {ROUNDS} interleaved rounds.",
+        "It changes the training result, so compare the results too.",
     )
 
 
@@ -143,13 +143,13 @@ def _threads(runs: HiddenRuns, steps: int) -> Suggestion | None:
         f"{counted(other, 'thread')} per run",
         {"threads": other},
         gain,
-        f"Tried in turns with {counted(options.threads, 'thread')} over {ROUNDS} rounds.",
-        "For one run at a time: several runs at once share the same cores." if other > 1 else "",
+        f"Compared with {counted(options.threads, 'thread')} in {ROUNDS} interleaved rounds.",
+        "This applies to one run at a time: concurrent runs share the same cores." if other > 1 else "",
     )
 
 
 def _stack(runs: HiddenRuns, steps: int) -> Suggestion | None:
-    """A step of several runs together, against as many steps of one."""
+    """Compare one step of several stacked runs with the same number of steps of one run."""
     if runs.job().stack_key is None:
         return None
     room = runs.room_for((2 * ROUNDS + 1) * steps)
@@ -162,8 +162,8 @@ def _stack(runs: HiddenRuns, steps: int) -> Suggestion | None:
         f"Train {STACKED} seeds in one stack",
         {},
         gain,
-        f"A step of {STACKED} runs together against {STACKED} steps of one, over {ROUNDS} rounds.",
-        "Sweeps and comparisons do it by themselves; no number changes.",
+        f"Compared one step of {STACKED} stacked runs with {STACKED} steps of one run in {ROUNDS} interleaved rounds.",
+        "Sweeps and comparisons do this automatically; the results stay the same.",
     )
 
 

@@ -1,4 +1,4 @@
-"""doctor: what is installed, and what this machine can measure."""
+"""doctor: check the installation, and what this machine can measure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOW_DISK_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class InstallationCheck:
-    """One thing that was looked at. `ok` is None where it is neither good nor bad."""
+    """One check. `ok` is None if the finding is neither good nor bad."""
 
     name: str
     ok: bool | None
@@ -36,7 +36,7 @@ class InstallationCheck:
 
 
 def doctor(store: str | os.PathLike[str] | None = None) -> tuple[list[InstallationCheck], dict[str, Any]]:
-    """All checks, and the facts of the machine that they rest on."""
+    """Run all checks, and return them with the facts about the machine that they are based on."""
     facts = machine()
     checks = [
         InstallationCheck("python", sys.version_info >= (3, 11), facts["python"]),
@@ -63,7 +63,7 @@ def _gpu(facts: dict[str, Any]) -> InstallationCheck:
 
 
 def _clock() -> InstallationCheck:
-    """The smallest time that the clock can tell apart, seen, not quoted."""
+    """Measure the resolution of the clock instead of quoting the system's figure."""
     gaps = []
     for _ in range(2000):
         start = now = time.perf_counter_ns()
@@ -72,7 +72,7 @@ def _clock() -> InstallationCheck:
         gaps.append(now - start)
     load = os.getloadavg()[0]
     return InstallationCheck(
-        "clock", None, f"tells {min(gaps)} ns apart; load average {load:.2f} on {os.cpu_count()} cores"
+        "clock", None, f"resolution {min(gaps)} ns; load average {load:.2f} on {os.cpu_count()} cores"
     )
 
 
@@ -80,7 +80,7 @@ def _git() -> InstallationCheck:
     state = git_state(Path.cwd())
     if state["git_commit"] is None:
         return InstallationCheck(
-            "git", None, "not in a repository: runs will have no commit", "Run inside a git working tree."
+            "git", None, "not in a repository: runs will record no commit", "Run inside a git working tree."
         )
     dirty = "with uncommitted changes" if state["git_dirty"] else "clean"
     return InstallationCheck("git", True, f"commit {state['git_commit'][:12]}, {dirty}")
@@ -101,11 +101,11 @@ def _store(store: Store) -> InstallationCheck:
             return InstallationCheck("store", False, error.message, error.hint)
     elif not os.access(there, os.W_OK):
         return InstallationCheck(
-            "store", False, f"{path} cannot be made: {there} is not writable", "Choose another --store."
+            "store", False, f"{path} cannot be created: {there} is not writable", "Choose another --store."
         )
     free = shutil.disk_usage(there).free
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    called = f"{store.url}: answers; its mirror {path}" if store.url else str(path)
+    called = f"{store.url}: reachable; local mirror {path}" if store.url else str(path)
     finding = f"{called}: writable, {free / 2**30:.1f} GiB free, {limit} open files allowed"
     return InstallationCheck(
         "store", free > LOW_DISK_BYTES, finding, None if free > LOW_DISK_BYTES else "Free some space."
@@ -125,10 +125,10 @@ def _recipe(name: str) -> InstallationCheck:
 
 
 def _plugin(kind: PluginKind, offer: PluginOffer) -> InstallationCheck:
-    """A plug-in of another package. One that cannot be used makes no command fail but those that need it."""
+    """Check a plug-in of another package. A broken plug-in affects only the commands that need it."""
     label = f"{kind.noun} {offer.name}"
     if offer.name in kind.built_in:
-        return InstallationCheck(label, False, f"of {offer.origin} is ignored: Fairtrial has one of that name")
+        return InstallationCheck(label, False, f"from {offer.origin} is ignored: Fairtrial has one of that name")
     try:
         load_plugin(kind, offer.name)
     except FairtrialError as error:
@@ -138,7 +138,7 @@ def _plugin(kind: PluginKind, offer: PluginOffer) -> InstallationCheck:
 
 @dataclass(frozen=True)
 class DamageReport:
-    """All damage of a store, repaired or not."""
+    """All damage in a store, repaired or not."""
 
     store: str
     root: Path
@@ -165,9 +165,9 @@ def damage_of(
     repair: bool = False,
     on_progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> DamageReport:
-    """Find everything in a store that is not what was recorded; with `repair`, put right what can be without loss.
+    """Find everything in a store that differs from what was recorded; with `repair`, fix what can be fixed losslessly.
 
-    After a repair the store is searched again: what one repair brought back may show what else is damaged.
+    After a repair the store is searched again, because restored files may reveal further damage.
     """
     place = open_store(store)
     damages = list(find_damage(place, on_progress=on_progress))

@@ -1,6 +1,6 @@
-"""profile: where the time of reinforcement learning on a language model goes, where it plays and where it learns.
+"""profile: measure where the time goes in reinforcement learning of a language model, in rollouts and in training.
 
-build a run of grpo → warm it up → rollouts, updates, or both → phases, throughput, lag, caches → snapshot and trace
+build a grpo run → warm it up → rollouts, updates, or both → phases, throughput, lag, caches → snapshot and trace
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ WARM_UP = 2
 SMOKE: Mapping[str, Any] = {"groups": 2, "samples": 2, "horizon": 1, "compact_prompts": True}
 SMOKE_STEPS = 1
 GENERATING = frozenset({"game", "tokenize", "generate", "reference"})
-STOPPED = "Stopped. Nothing is kept of a measurement."
+STOPPED = "Stopped. The measurement was discarded."
 WAITING = frozenset({"wait"})
 JUDGED_POSITIONS = 64
-"""Positions on which legality and reward are recorded: enough for a paired comparison, and a fraction of a profile."""
+"""Positions on which legality and reward are recorded: enough to compare in pairs, few enough to add little time."""
 
 
 @dataclass(frozen=True)
 class ProfileTerms:
-    """How to measure: all that is not about what is played and learned."""
+    """Settings of a measurement. The options of the game and the training are passed separately."""
 
     name: str | None = None
     steps: int | None = None
@@ -67,14 +67,14 @@ class ProfileTerms:
         return (SMOKE_STEPS if self.smoke else STEPS) if self.steps is None else self.steps
 
     def left_out(self, options: PlayOptions) -> int:
-        """Steps before the clock starts: until rollouts are as old as they will be, and at least two."""
+        """Return the number of warm-up steps: until the policy lag has reached its final value, and at least two."""
         lag = lag_of(options.buffer_depth, options.policy_lag)
         return max(WARM_UP, lag + 1) if self.warmup and not self.smoke else 0
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A snapshot that was written, and where."""
+    """A snapshot that was written, and its location."""
 
     document: Mapping[str, Any]
     place: ProfilePaths
@@ -85,10 +85,10 @@ class Profile:
 
 @recorded("profile")
 def profile(mode: Mode, options: Mapping[str, Any] | None = None, terms: ProfileTerms | None = None) -> Profile:
-    """Measure rollouts, updates on rollouts, or both together, and keep what was found under a name."""
+    """Measure rollouts, updates on rollouts, or both together, and save the result under a name."""
     terms = terms or ProfileTerms()
     if mode not in MODES:
-        raise UserError(f"there is no profile of '{mode}'", hint=f"There are {', '.join(MODES)}.")
+        raise UserError(f"unknown profile mode '{mode}'", hint=f"Choose from {', '.join(MODES)}.")
     name = check_profile_name(terms.name or mode)
     store = Store.at(terms.store)
     store.check_writable()
@@ -105,11 +105,11 @@ def profile(mode: Mode, options: Mapping[str, Any] | None = None, terms: Profile
 
 
 def _options(given: Mapping[str, Any], terms: ProfileTerms) -> PlayOptions:
-    """As asked for, with more steps than are measured: who plays ahead goes on to the end."""
+    """Parse the options, with more steps than are measured, because workers that play ahead continue to the end."""
     load_checked_recipe("grpo")
     if terms.measured < 1 or "steps" in given:
         what = (
-            f"steps must be at least 1, not {terms.measured}" if terms.measured < 1 else "steps are given by the terms"
+            f"steps must be at least 1, not {terms.measured}" if terms.measured < 1 else "set steps in the terms only"
         )
         raise InvalidOptions(what)
     quiet = {"checkpoint_every": 0, "eval_every": 0}
@@ -120,7 +120,7 @@ def _options(given: Mapping[str, Any], terms: ProfileTerms) -> PlayOptions:
 
 @contextmanager
 def _running(options: PlayOptions, store: Store, terms: ProfileTerms, *, scripted: bool) -> Iterator[GrpoRun]:
-    """A run in a folder of its own, of which nothing stays."""
+    """Open a run in a temporary folder, which is deleted afterwards."""
     from fairtrial.recipes.lm.run import GrpoRun
 
     with tempfile.TemporaryDirectory(prefix="fairtrial-profile-") as folder:
@@ -135,7 +135,7 @@ def _cautions(options: PlayOptions, terms: ProfileTerms) -> list[dict[str, str]]
 
 
 def _measure(mode: Mode, run: GrpoRun, terms: ProfileTerms) -> ProfileMeasures:
-    """Take all steps; what was noted in those that only warm up is dropped."""
+    """Take all steps, and discard what was recorded during warm-up."""
     import torch
 
     threads = torch.get_num_threads()
@@ -174,7 +174,7 @@ def _take_steps(mode: Mode, run: GrpoRun, terms: ProfileTerms) -> ProfileMeasure
 
 
 def _roll_out(run: GrpoRun, step: int, events: LoopEvents) -> Played:
-    """Play by the first version: nothing is learned."""
+    """Play with the initial weights (version 0); nothing is learned."""
     events.tell("turn_started")
     rollout = run.play(step, events, version=0)
     events.tell("step_ended", step)
@@ -182,7 +182,7 @@ def _roll_out(run: GrpoRun, step: int, events: LoopEvents) -> Played:
 
 
 def _train(run: GrpoRun, step: int, events: LoopEvents) -> Played:
-    """Learn from what was played before the clock started."""
+    """Learn from a rollout that is played before the timed part of the step."""
     rollout = run.play(step, LoopEvents())
     events.tell("turn_started")
     run.learn(rollout, events)
@@ -198,7 +198,7 @@ def _both(run: GrpoRun, step: int, events: LoopEvents) -> Played:
 
 
 def _tracks(measured: ProfileMeasures) -> list[Track]:
-    """One row for who learns, and one for each who plays; where one process does both, its spans are told apart."""
+    """Return one track for training and one per worker that plays; in a single process, split its spans by phase."""
     spans = spans_of_steps(measured.notes)
     if measured.mode != "e2e":
         return [Track("generation" if measured.plays else "training", spans)]

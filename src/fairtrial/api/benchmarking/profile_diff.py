@@ -1,4 +1,4 @@
-"""profile diff and profile check: two snapshots of the same work against each other, and one against what must hold."""
+"""profile diff and profile check: compare two snapshots of the same work, or check conditions on one snapshot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fairtrial.stats.speed import SpeedComparison, compare_processes, compare_ro
 MARGIN = 0.05
 ENOUGH = 3
 PROCESS_SPREAD = 0.1
-"""How much the mean times of equal processes differ on a shared machine: a standard deviation of their logarithms."""
+"""Assumed variation between identical processes on a shared machine: the standard deviation of log mean times."""
 LEGAL = "the share of legal orders"
 REWARD = "the reward"
 PER_STEP = ("prompt_tokens", "completion_tokens", "decisions")
@@ -33,7 +33,7 @@ PER_STEP = ("prompt_tokens", "completion_tokens", "decisions")
 
 @dataclass(frozen=True)
 class ProfileDiff:
-    """Time per step of B over that of A, on the steps that both took, and what each step had to do."""
+    """Time per step of B divided by that of A, on the steps that both took, and the work of each step."""
 
     names: tuple[str, str]
     compared: SpeedComparison
@@ -58,7 +58,7 @@ class ProfileDiff:
 
 
 def load_profile(word: str, store: str | os.PathLike[str] | None = None) -> tuple[Path, dict[str, Any]]:
-    """The snapshot of that name, or in that file."""
+    """Return the snapshot with this name, or in this file, and its path."""
     path = find_profile(Store.at(store).paths, word)
     return path, read_profile(path, PROFILE_SCHEMA)
 
@@ -67,10 +67,10 @@ def load_profile(word: str, store: str | os.PathLike[str] | None = None) -> tupl
 def diff_profiles(
     first: str, second: str, *, store: str | os.PathLike[str] | None = None, margin: float = MARGIN, level: float = 0.95
 ) -> ProfileDiff:
-    """Did B take less time for the same work? Steps are paired; where the work differs there is nothing to compare.
+    """Compare the time that two profiles took for the same work. Steps are paired; different work raises UserError.
 
-    Names that were measured three times or more are compared by those measurements: what differs between processes is
-    then known. With fewer, an experienced spread between processes is added to what the steps show.
+    If both names have at least three measurements, these are compared, so that the variation between processes is
+    known. With fewer, the assumed variation PROCESS_SPREAD is added to that of the steps.
     """
     if not 0.5 < level < 1:
         raise UserError(f"level must lie between 0.5 and 1, not {level:g}")
@@ -99,9 +99,9 @@ def diff_profiles(
 def _quality(
     a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str], level: float
 ) -> tuple[dict[str, QualityChange] | None, list[Mapping[str, str]]]:
-    """Whether B still plays as well as A, position by position, with a caution for each figure that falls.
+    """Compare how well A and B play, paired by position, with a caution for each figure that is significantly lower.
 
-    Only rollouts are judged; for the other profiles there is nothing to say.
+    Only rollout profiles record quality; for other modes the result is None.
     """
     if a["mode"] != "rollout":
         return None, []
@@ -111,7 +111,7 @@ def _quality(
         return None, [QUALITY_UNKNOWN.fill(why=f"{lacking} was measured by a version that did not record them")]
     alike = all(ours[key] == theirs[key] for key in ("positions", "decisions"))
     if not alike or len(ours["legal"]) != len(theirs["legal"]):
-        return None, [QUALITY_UNKNOWN.fill(why="the two were judged on different positions")]
+        return None, [QUALITY_UNKNOWN.fill(why="the two profiles used different positions")]
 
     def both(key: str) -> tuple[Array, Array]:
         return np.array(ours[key], dtype=float), np.array(theirs[key], dtype=float)
@@ -130,13 +130,13 @@ def _fall(change: QualityChange) -> dict[str, str]:
 
 
 def shown_change(change: QualityChange) -> str:
-    """The difference with its interval, where there are enough positions for one."""
+    """Format the difference, with its interval if there are enough positions for one."""
     interval = "" if change.low is None or change.high is None else f" [{change.low:+.3g}, {change.high:+.3g}]"
     return f"{change.difference:+.3g}{interval}"
 
 
 def _measurements(place: StorePaths, word: str) -> list[dict[str, Any]]:
-    """The snapshot that was named, and before it all others of that name with the same settings and work."""
+    """Return the named snapshot, preceded by all others of that name with the same mode, configuration and seed."""
     named = read_profile(find_profile(place, word), PROFILE_SCHEMA)
     if word not in profile_names(place):
         return [named]
@@ -158,22 +158,22 @@ def _cautions(a: Mapping[str, Any], b: Mapping[str, Any], lots: Sequence[Sequenc
 def check_profile(
     word: str, expressions: Sequence[str], store: str | os.PathLike[str] | None = None
 ) -> list[ConditionResult]:
-    """Whether these hold for a snapshot, one by one."""
+    """Check each expression on a snapshot."""
     document = load_profile(word, store)[1]
     return [check(expression, document) for expression in expressions]
 
 
 def _same_work(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str]) -> int:
-    """How many steps of both decided about the same positions; an error where that is none."""
+    """Return how many steps can be paired; raise UserError if a pair of steps had different positions."""
     if a["mode"] != b["mode"]:
-        raise UserError(f"{names[0]} is a profile of {a['mode']}, {names[1]} one of {b['mode']}")
+        raise UserError(f"{names[0]} is a {a['mode']} profile, but {names[1]} is a {b['mode']} profile")
     pairs = list(zip(a["work"], b["work"], strict=False))
     same = [one["positions"] == other["positions"] for one, other in pairs]
     if not all(same) or not pairs:
         raise UserError(
             f"{names[0]} and {names[1]} did not do the same work: step {1 + same.index(False) if pairs else 1} differs",
-            hint="Take the same game, --seed, --groups, --samples and --horizon. Rollouts see the same "
-            "positions whatever the prompts are; what is trained plays its own way.",
+            hint="Use the same game, --seed, --groups, --samples and --horizon. Rollout profiles see the same "
+            "positions for all prompts; a model that is being trained reaches positions of its own.",
         )
     return len(pairs)
 

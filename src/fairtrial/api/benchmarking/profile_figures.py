@@ -1,8 +1,8 @@
-"""What a profile says: phases by lane, throughput under three names, lag, buffer, caches, answers by kind of decision.
+"""The figures of a profile: phases by lane, three token rates, lag, buffer, caches, and answers by kind of decision.
 
-The same tokens have three rates, which are never mixed up: `generated` counts tokens that were written, `trained` those
-that had an alternative and were learned from, `forwarded` those that the trainer read, prompts and padding included.
-Each is given by the wall, and by the time in which the lane that does it was busy.
+The three token rates are kept separate: `generated` counts tokens that were written, `trained` those that had an
+alternative and were learned from, `forwarded` those that the trainer read, including prompts and padding. Each is given
+per second of wall-clock time, and per second in which its lane was busy.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 TRAINER = ("loss_forward", "backward", "optimizer")
 ADDED = "_ms"
-"""Documents spell the phases of the trainer, and the residual, with their unit."""
+"""Suffix of the trainer's phases and of the residual in documents: their unit."""
 BUSY = ("generation", "training")
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 LEAST_FOR_QUANTILES = 20
 NOTICEABLE_WAIT = 0.01
-"""Training that waits for a larger share of the time is held up by rollouts."""
+"""If training waits for a larger share of the time than this, rollouts are the bottleneck."""
 CACHES = (
     "adapter_hits", "adapter_misses", "prefix_hits", "prefix_misses", "shared_prefills", "state_hits", "state_misses",
     "state_expired",
@@ -45,7 +45,7 @@ CACHES = (
 
 @dataclass(frozen=True)
 class Played:
-    """A step: its rollout, how many versions that was behind (None: nothing is learned), and what was waited."""
+    """One step: its rollout, the policy lag in versions (None: nothing is learned), and the time waited for it."""
 
     step: int
     rollout: Rollout
@@ -56,7 +56,7 @@ class Played:
 
 @dataclass(frozen=True)
 class ProfileMeasures:
-    """Everything that was noted in the steps that count."""
+    """Everything that was recorded in the measured steps."""
 
     mode: str
     played: Sequence[Played]
@@ -73,12 +73,12 @@ class ProfileMeasures:
 
     @property
     def windows(self) -> list[Interval]:
-        """When the clock ran: what lies between steps, such as playing for a trainer, was not measured."""
+        """Timed intervals. Time between steps, such as playing in trainer mode, is not included."""
         return merged((step.begun, step.ended) for step in self.steps)
 
     @property
     def plays(self) -> bool:
-        """Whether playing is part of what is measured."""
+        """Whether playing is part of the measurement."""
         return self.mode != "trainer"
 
 
@@ -124,7 +124,7 @@ def _hardware() -> dict[str, Any]:
 
 
 def _step_times(measured: ProfileMeasures) -> dict[str, Any]:
-    """Mean with its interval, and quantiles; null where there are too few steps to tell."""
+    """Return the mean with its interval, and quantiles; null if there are too few steps."""
     seconds = [step.seconds for step in measured.steps]
     times = Times.of(seconds)
     mean = times.mean()
@@ -142,7 +142,7 @@ def _ms(seconds: float | None) -> float | None:
 
 
 def _phases(measured: ProfileMeasures, tracks: Sequence[Track]) -> dict[str, float]:
-    """Milliseconds per step of every phase, on whatever lane it is."""
+    """Return the milliseconds per step of each phase, over all lanes."""
     by_phase: dict[str, float] = {}
     for track in tracks:
         for span in track.spans:
@@ -156,7 +156,7 @@ def _spelled(phase: str) -> str:
 
 
 def _track(track: Track, measured: ProfileMeasures) -> dict[str, Any]:
-    """A lane over the whole window: phases, residual and idle time add up to it."""
+    """Return the times of a lane: phases, residual and idle time add up to the window."""
     phases = track.phases(measured.windows)
     shown = {_spelled(name): 1000 * seconds for name, seconds in phases.items() if name != "idle"}
     return {
@@ -168,7 +168,7 @@ def _track(track: Track, measured: ProfileMeasures) -> dict[str, Any]:
 
 
 def _busy(tracks: Sequence[Track]) -> dict[str, list[Interval]]:
-    """When anybody played, and when the trainer worked."""
+    """Return when any worker played, and when the trainer was busy."""
     return {
         "generation": merged(each for track in tracks if track.name.startswith("generation") for each in track.busy),
         "training": merged(each for track in tracks if track.name == "training" for each in track.busy),
@@ -176,7 +176,7 @@ def _busy(tracks: Sequence[Track]) -> dict[str, list[Interval]]:
 
 
 def _bubbles(tracks: Sequence[Track], measured: ProfileMeasures) -> dict[str, Any]:
-    """How much of the window each side was busy, both were, and who waited for whom."""
+    """Return how long only one side was busy, both were or neither was, and how long training waited."""
     playing, learning = (within(each, measured.windows) for each in _busy(tracks).values())
     window, both = total(measured.windows), overlap_s(playing, learning)
     neither = window - total(playing) - total(learning) + both
@@ -202,7 +202,7 @@ def _tokens(measured: ProfileMeasures) -> dict[str, int]:
 
 
 def _rates(measured: ProfileMeasures, seconds: Mapping[str, float]) -> dict[str, float | None]:
-    """By the seconds of the lane that does it. Null where the mode does not do it."""
+    """Return tokens per second of the lane that handles them; null for tokens that the mode does not handle."""
     counted = _tokens(measured)
     tracks = {"generated": "generation", "trained": "training", "forwarded": "training"}
     done = {"rollout": {"generated"}, "trainer": {"trained", "forwarded"}}.get(measured.mode, set(tracks))
@@ -213,7 +213,7 @@ def _rates(measured: ProfileMeasures, seconds: Mapping[str, float]) -> dict[str,
 
 
 def _inference(decisions: Sequence[OrderDecision]) -> dict[str, Any]:
-    """Answers by kind of decision, and all together."""
+    """Return the figures of the answers by kind of decision, and of all answers."""
     kinds = sorted({each.phase for each in decisions})
     return {kind: _answers([each for each in decisions if each.phase == kind]) for kind in kinds} | {
         "all": _answers(decisions)
@@ -243,10 +243,10 @@ def _lags(measured: ProfileMeasures) -> dict[str, float | None]:
 
 
 def _buffer(measured: ProfileMeasures, options: PlayOptions) -> dict[str, float | None]:
-    """How many finished rollouts waited beyond the step that the trainer was at: over time, not only when one is taken.
+    """Return how many finished rollouts waited beyond the trainer's current step: weighted by time, not per step.
 
-    Right after a version is published the next rollout has only been asked for, so a full buffer goes back and forth
-    between what the lag allows and one less.
+    Right after a version is published, the next rollout has only been requested. A full buffer therefore alternates
+    between the depth that the lag allows and one less.
     """
     limits: dict[str, float | None] = {"configured": options.buffer_depth, "allowed": _allowed(options)}
     if measured.mode != "e2e":
@@ -261,32 +261,32 @@ def _allowed(options: PlayOptions) -> int:
 
 
 def buffer_limit(measured: ProfileMeasures, options: PlayOptions) -> dict[str, str] | None:
-    """What keeps the buffer from holding more rollouts than it does."""
+    """Return why the buffer does not hold more rollouts: a code and a reason."""
     if measured.mode != "e2e":
         return None
     allowed, deepest = _allowed(options), max((measured.depth_seconds or {0: 1.0}).keys())
     waited = sum(each.waited_s for each in measured.played) / total(measured.windows)
     if options.buffer_depth == 0:
-        by, why = "no_buffer", "there is no buffer: playing and learning take turns"
+        by, why = "no_buffer", "there is no buffer: playing and learning alternate"
     elif allowed and waited > NOTICEABLE_WAIT:
         rollout = 1000 * float(np.mean([each.rollout.seconds for each in measured.played]))
         by = "rollouts"
         why = (
-            f"rollouts come more slowly than training takes them: one is played in {rollout:,.0f} ms, and training "
-            f"waited {100 * waited:.1f} % of the time; more --workers or less to play fill the buffer"
+            f"rollouts are slower than training: one takes {rollout:,.0f} ms, and training waited {100 * waited:.1f} % "
+            f"of the time; to fill the buffer, use more --workers or smaller rollouts"
         )
     elif deepest < allowed:
         by, why = "short_run", "the profile ended before the buffer was full; take more --steps"
     elif options.policy_lag < options.buffer_depth:
         by = "policy_lag"
-        why = f"--policy-lag {options.policy_lag} allows no more: a rollout that waits longer would be too old"
+        why = f"--policy-lag {options.policy_lag} is the limit: a rollout that waits longer would be too old"
     else:
-        by, why = "buffer_depth", f"--buffer-depth {options.buffer_depth} is reached"
+        by, why = "buffer_depth", f"--buffer-depth {options.buffer_depth} is the limit"
     return {"by": by, "reason": why}
 
 
 def _quality(judged: Sequence[JudgedPosition] | None, options: PlayOptions) -> dict[str, Any] | None:
-    """How well the model plays, on positions that two profiles of one seed share whatever their prompts are."""
+    """Return how well the model plays, on positions that two profiles with the same seed share for all prompts."""
     if judged is None:
         return None
     positions = hashlib.sha256("\n".join(each.position for each in judged).encode()).hexdigest()[:16]
@@ -307,13 +307,13 @@ def _caches(measured: ProfileMeasures) -> dict[str, int]:
 
 
 def _players_peak(measured: ProfileMeasures) -> int | None:
-    """Of the largest process that played; null where none did but this one."""
+    """Return the peak memory of the largest worker process; null if only this process played."""
     peaks = [part.peak_bytes for each in measured.played for part in each.rollout.parts if part.peak_bytes]
     return max(peaks, default=None)
 
 
 def _work(measured: ProfileMeasures) -> list[dict[str, Any]]:
-    """What each step had to do, so that two profiles can be held against each other step by step."""
+    """Return the work of each step, so that two profiles can be compared step by step."""
     return [
         {
             "step": each.step,

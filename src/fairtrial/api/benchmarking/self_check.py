@@ -1,4 +1,4 @@
-"""doctor --aa: equal work against itself, which shows this machine's noise and what it can see."""
+"""doctor --aa: time identical work against itself, to find this machine's noise and the differences it can detect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def self_check(
     rounds: int = AA_ROUNDS,
     on_round: Callable[[int], None] = lambda _: None,
 ) -> NoiseFloor:
-    """Time one and the same work against itself, in turns, and see by how much it differs."""
+    """Time the same work as both sides of an interleaved comparison, and return how much the two differ."""
     work = work or _arithmetic()
     start = clock()
     work()
@@ -42,6 +42,6 @@ def self_check(
 
 
 def _arithmetic() -> Callable[[], object]:
-    """Work that fits into a core's own memory and has no threads: what differs then is the machine."""
+    """Return single-threaded work that fits into a core's cache, so that any difference comes from the machine."""
     values = np.random.default_rng(0).standard_normal(NUMBERS)
     return lambda: [np.tanh(values).sum() for _ in range(20)]

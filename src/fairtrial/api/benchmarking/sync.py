@@ -1,4 +1,4 @@
-"""sync: do two programs still agree?"""
+"""sync: check that two command-line programs still take the same options."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ FilePath = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Sync:
-    """What two programs take, and what keeps them from agreeing. What was not asked for is None.
+    """Result of comparing the options of two programs. The result of a check that was not requested is None.
 
-    `train` and `bench` are what was asked for; `names` is what the two commands call themselves.
+    `train` and `bench` are the programs as the caller named them; `names` are the names of the two commands.
     """
 
     train: str
@@ -43,7 +43,7 @@ class Sync:
 
     @property
     def gaps(self) -> list[str]:
-        """What has to be mended, counted by kind; nothing where the two agree."""
+        """Problems to fix, counted by kind; empty if the two programs agree."""
         agreement = self.options
         kinds = (
             (agreement.missing, "option", "MISSING"),
@@ -70,7 +70,7 @@ class Sync:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many options there are of each kind, under the lines of the report."""
+        """Number of options of each kind, keyed by the labels of the report lines."""
         train, bench = self.names
         agreement = self.options
         return {
@@ -116,13 +116,12 @@ def sync(
     run_test: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Sync:
-    """Hold the options of one Click or Typer command against those of another.
+    """Compare the options of two Click or Typer commands.
 
-    Both are named as `module:attribute`, with subcommands after it where they are needed, or are the commands
-    themselves. `exclude` maps patterns of options that `bench` leaves out on purpose to reasons, and wins over those of
-    `exclude_file`. `forbid` maps patterns of options that `bench` must not have to reasons. `categories` is a file that
-    replaces the built-in list of which options may be excluded, and why. `interface` is the function that `bench`
-    calls.
+    Name each command as `module:attribute`, followed by subcommands where needed, or pass the command object.
+    `exclude` maps patterns of options that `bench` omits on purpose to reasons, and overrides `exclude_file`. `forbid`
+    maps patterns of options that `bench` must not have to reasons. `categories` is a file that replaces the built-in
+    list of which options may be excluded, and why. `interface` is the function that `bench` calls.
     """
     ours, theirs, exclusions, forbidden, kinds, function, page, words = all_at_once(
         lambda: _program(train),
@@ -160,12 +159,12 @@ def _program(program: Any) -> ExaminedProgram:
 
 
 def _distinct_names(names: tuple[str, str], words: tuple[str, str]) -> tuple[str, str]:
-    """What the commands call themselves; where that is the same word, what the person typed."""
+    """Return the names of the commands; if they are equal or one is empty, return what the user typed."""
     return names if all(names) and names[0] != names[1] else words
 
 
 def _named(program: Any) -> str:
-    """As it was typed, or as the object calls itself."""
+    """Return the name that the user typed, or the name of the object."""
     return program if isinstance(program, str) else str(getattr(program, "name", None) or type(program).__name__)
 
 
@@ -176,7 +175,7 @@ def _function(interface: Any) -> Accepted:
 
 
 def _exclusions(given: Mapping[str, str], file: FilePath | None) -> list[Exclusion]:
-    hint = "It maps patterns to reasons, a line each: tensorboard-*: nothing is logged"
+    hint = "Write one 'pattern: reason' per line, such as: tensorboard-*: nothing is logged"
     in_file = {} if file is None else read_mapping(Path(file), hint=hint)
     return make_exclusions({**in_file, **given})
 
@@ -191,4 +190,4 @@ def _read_page(path: Path) -> str:
     except FileNotFoundError:
         raise UserError(f"cannot read the docs file {path}: No such file or directory") from None
     except UnicodeDecodeError:
-        raise UserError(f"cannot read the docs file {path}: it is not text") from None
+        raise UserError(f"cannot read the docs file {path}: it is not UTF-8 text") from None

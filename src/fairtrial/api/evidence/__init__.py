@@ -1,1 +1,1 @@
-"""Verbs about what others can check: artifact, preregister, bundle, verify-bundle, export, deposit."""
+"""The verbs that make results verifiable: artifact, preregister, bundle, verify-bundle, export, deposit."""

@@ -1,4 +1,4 @@
-"""research init, add, cite: what an artifact is, which files belong to it, and how it is cited."""
+"""research init, add, cite: describe an artifact, choose its files, and cite it."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from fairtrial.research.citation import STYLES, cff
 from fairtrial.research.citation import cite as cited
 from fairtrial.research.command_log import added_files, note_file, read_command_log
 
-HINT = "Describe it with: fairtrial research init"
+HINT = "Create it with: fairtrial research init"
 
 
 @dataclass(frozen=True)
 class Project:
-    """A project: its artifact, and where its files are."""
+    """A project: its artifact and the paths of its files."""
 
     artifact: ArtifactFile
     paths: ProjectPaths
     authors_from: str = "artifact.yaml"
-    """Where the authors are from: `given` to `research init`, `git`, or `unknown`; else the file."""
+    """Source of the authors: `given` to `research init`, `git`, `unknown`, or the name of the file."""
 
     @property
     def store(self) -> str:
-        """The store that its commands write to, wherever one stands."""
+        """The store that the project's commands write to, from any working directory."""
         return os.environ.get(STORE_VARIABLE) or project_store(self.paths.artifact)
 
 
 def init_artifact(folder: Path, values: Mapping[str, Any]) -> Project:
     """Write artifact.yaml and CITATION.cff into a folder that has neither.
 
-    Without authors, the one of git's configuration is taken, else `unknown`. Without a license, none is chosen.
+    Without authors, the user name from git's configuration is used, else `unknown`. Without a license, none is chosen.
     """
     paths = ProjectPaths(folder)
     today = datetime.now(UTC).date().isoformat()
@@ -51,7 +51,7 @@ def init_artifact(folder: Path, values: Mapping[str, Any]) -> Project:
     there = [path.name for path in (paths.artifact, paths.citation) if path.exists()]
     if there:
         raise UserError(
-            f"{folder} has {' and '.join(there)} already", hint="Change it with an editor, or choose another --output."
+            f"{folder} already has {' and '.join(there)}", hint="Edit what is there, or choose another --output."
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def init_artifact(folder: Path, values: Mapping[str, Any]) -> Project:
 
 
 def _default_authors(folder: Path) -> tuple[list[dict[str, str]], str]:
-    """The person that git knows here, and from where; an address is published only by whoever gives it."""
+    """Return git's user name and the source. An email address is never taken from git, only from the user."""
     near = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.is_dir())
     name = (git_output(near, "config", "--get", "user.name") or "").strip()
     if not name or not name.isprintable():
@@ -73,51 +73,51 @@ def _default_authors(folder: Path) -> tuple[list[dict[str, str]], str]:
 
 
 def load_project(given: str | os.PathLike[str] | None = None) -> Project:
-    """The project of an artifact.yaml, of a folder, or of the folder that one is in."""
+    """Load a project from its artifact.yaml or its folder; by default, from the current folder or one above it."""
     path = find_artifact() if given is None else Path(given)
     if path is None:
-        raise UserError("neither this folder nor one above it has an artifact.yaml", hint=HINT)
+        raise UserError("there is no artifact.yaml in this folder or above it", hint=HINT)
     if path.is_dir():
         path = path / ARTIFACT
     if path.name != ARTIFACT:
-        raise UserError(f"{path} is no {ARTIFACT}", hint=HINT)
+        raise UserError(f"{path} is not an {ARTIFACT}", hint=HINT)
     artifact = parse_artifact(read_mapping(path, hint=HINT), where=path.name)
     return Project(artifact, ProjectPaths(path.absolute().parent))
 
 
 def store_of_registration(path: Path) -> str | None:
-    """The store of the project that a registration lies in; None where it lies alone."""
+    """Return the store of the project that contains a registration; None if it is not in a project."""
     artifact = ProjectPaths(path.absolute().parent.parent).artifact
     return load_project(artifact).store if artifact.is_file() else None
 
 
 def add_file(file: str | os.PathLike[str], artifact: str | os.PathLike[str] | None = None) -> str:
-    """Let a file, such as redirected output, belong to the project; returns its name there."""
+    """Add a file, such as redirected output, to the project; return its name there."""
     project = load_project(artifact)
     path = Path(file).absolute()
     name = file_in(project, path)
     if not path.is_file():
         raise UserError(f"no file {file}")
     if name in _own_files(project):
-        raise UserError(f"{name} belongs to the project anyway")
+        raise UserError(f"{name} is already part of the project")
     note_file(project.paths, name, file_hash(path))
     return name
 
 
 def remove_file(file: str | os.PathLike[str], artifact: str | os.PathLike[str] | None = None) -> str:
-    """Let a file that was added no longer belong to the project; the file itself stays. Returns its name there."""
+    """Remove an added file from the project without deleting it; return its name there."""
     project = load_project(artifact)
     name = Path(os.path.relpath(Path(file).absolute(), project.paths.root)).as_posix()
     known = added_files(read_command_log(project.paths.command_log))
     if name not in known:
-        message = unknown("added file", name, known) if known else f"{name} was not added: no file was"
+        message = unknown("added file", name, known) if known else f"{name} was not added; no file was added"
         raise UserError(message)
     note_file(project.paths, name, None)
     return name
 
 
 def _own_files(project: Project) -> set[str]:
-    """What a bundle holds of every project."""
+    """Return the names of the files that a bundle of any project contains."""
     paths = project.paths
     own = [paths.artifact, paths.citation, paths.command_log]
     own += paths.registrations.root.iterdir() if paths.registrations.root.is_dir() else []
@@ -125,12 +125,12 @@ def _own_files(project: Project) -> set[str]:
 
 
 def file_in(project: Project, path: Path) -> str:
-    """The name of a file within its project; refuses what lies elsewhere, by a link too."""
+    """Return the name of a file within its project; reject a file outside of it, also behind a symlink."""
     root, real = project.paths.root.resolve(), path.resolve()
     if not real.is_relative_to(root):
-        raise UserError(f"{path} lies outside of {root}", hint="Copy it into the project first.")
+        raise UserError(f"{path} is outside {root}", hint="Copy it into the project first.")
     if not is_url(project.store) and real.is_relative_to(Path(project.store).resolve()):
-        raise UserError(f"{path} lies in the store, whose runs belong to the project anyway")
+        raise UserError(f"{path} is in the store, whose runs are already part of the project")
     name = real.relative_to(root).as_posix()
     if any(part.startswith(".") for part in real.relative_to(root).parts):
         raise UserError(f"{name} is hidden, and hidden files are not bundled", hint="Rename it first.")
@@ -138,7 +138,7 @@ def file_in(project: Project, path: Path) -> str:
 
 
 def cite(style: str = "bibtex", artifact: str | os.PathLike[str] | None = None) -> str:
-    """How to cite the artifact: bibtex, cff or apa."""
+    """Return the citation of the artifact as bibtex, cff or apa."""
     if style not in STYLES:
         raise UserError(unknown("style", style, STYLES))
     return cited(load_project(artifact).artifact, style)

@@ -1,6 +1,6 @@
-"""research bundle: everything that somebody needs to check a project, as an RO-Crate that verifies itself.
+"""research bundle: pack everything needed to check a project into an RO-Crate that can be verified on its own.
 
-choose runs → stage what is published of them → compute the headlines from that very copy → describe → pack
+choose runs → stage their published files → compute the headline numbers from that copy → describe → pack
 """
 
 from __future__ import annotations
@@ -62,22 +62,22 @@ from fairtrial.version import __version__
 
 INSIDE = BundlePaths(PurePosixPath())
 NOT_OF_A_PLACE = ("hostname", "executable", "command_line")
-"""What runs record of their environment that says more than which kind of machine and code it was."""
+"""Recorded environment facts that identify one machine or user, instead of the kind of machine and code."""
 CHECKPOINTS, COLUMNS, LOGS, ARCHIVED, CHARTS = "checkpoints", "columnar copies", "logs", "archived runs", "charts"
 WHY = {
     CHECKPOINTS: "large; --checkpoints includes best.pt of every run",
-    COLUMNS: "made from metrics.jsonl, which is included",
-    LOGS: "what jobs printed was not written to be published",
+    COLUMNS: "derived from metrics.jsonl, which is included",
+    LOGS: "job output was not written for publication",
     ARCHIVED: "replaced by other runs",
-    CHARTS: "need fairtrial[charts], which is not installed, or were not wanted",
+    CHARTS: "need fairtrial[charts], which is not installed, or were not requested",
 }
 FEW_COMPARISONS = 2
-"""With more of them one picture shows all; pictures of each would be dozens."""
+"""With more comparisons, one chart shows all of them; separate charts would be dozens."""
 
 
 @dataclass(frozen=True)
 class BundleTerms:
-    """What goes into a bundle. Without names of studies, all of the store."""
+    """What goes into a bundle. Without names of studies, all studies of the store."""
 
     studies: Sequence[str] = ()
     checkpoints: bool = False
@@ -85,14 +85,14 @@ class BundleTerms:
     store: StoreLocation = None
     force: bool = False
     allow: Sequence[str] = ()
-    """Files of the bundle, or `kind:KIND`, that may hold what looks like a credential."""
+    """Files of the bundle, or `kind:KIND`, that may contain something that looks like a credential."""
     tell: Callable[[str], None] = lambda _: None
     watch: ProgressCallback = quiet
 
 
 @dataclass(frozen=True)
 class Bundled:
-    """A bundle that was written, or would be. `path` is None for the latter."""
+    """A bundle that was written, or would be in a dry run. `path` is None for a dry run."""
 
     path: Path | None
     studies: Sequence[str]
@@ -106,7 +106,7 @@ class Bundled:
     stale: Sequence[str] = ()
     paths_told: Sequence[str] = ()
     not_stated: Sequence[str] = ()
-    """What artifact.yaml leaves open, one sentence each."""
+    """What artifact.yaml does not state, one sentence each."""
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "path": None if self.path is None else str(self.path)}
@@ -114,7 +114,7 @@ class Bundled:
 
 @dataclass
 class BundleStaging:
-    """A bundle in the making: its files by name, copied and scrubbed, or left where they are if they are large."""
+    """A bundle under construction: its files by name, copied and scrubbed, or referenced in place if they are large."""
 
     folder: Path
     files: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class BundleStaging:
         self.sources[str(name)] = target
 
     def put_text(self, name: PurePosixPath | str, content: bytes) -> None:
-        """Put a file that a person may want to look at first, because of the paths in it."""
+        """Put a file, and note the absolute paths in it, which the user may want to review before publishing."""
         self.paths_told |= absolute_paths(content)
         self.put(name, content)
 
@@ -159,7 +159,7 @@ def bundle(
     dry_run: bool = False,
     terms: BundleTerms | None = None,
 ) -> Bundled:
-    """Make the bundle of a project: a zip, or a folder of the same content. The same state gives the same bytes."""
+    """Make the bundle of a project: a zip, or a folder with the same content. The same state gives the same bytes."""
     terms = terms or BundleTerms()
     project = load_project(artifact)
     target = _target(project, output, zipped=zipped)
@@ -195,21 +195,21 @@ def _refuse_existing(target: Path, *, zipped: bool, force: bool) -> None:
         raise UserError(f"cannot write {target}: no such folder", hint="Choose another --output.")
     if target.exists() and not (force and zipped and target.is_file()):
         hint = "Overwrite it with --force, or choose another --output." if zipped else "Choose another --output."
-        raise UserError(f"{target} is there already", hint=hint)
+        raise UserError(f"{target} already exists", hint=hint)
 
 
 def _refuse_unpackable(stage: BundleStaging) -> None:
-    """Names that others could not unpack, such as two that differ in capitals alone."""
+    """Reject names that cannot be unpacked everywhere, such as two that differ only in case."""
     names = sorted(stage.files)
     problems = [f"{name!r} {why}" for name in names if (why := why_unsafe(name))]
-    problems += [f"{name!r} and another name differ in capitals alone" for name in collisions(names)]
+    problems += [f"{name!r} and another name differ only in case" for name in collisions(names)]
     if problems:
-        problems = [f"{each}, so that it cannot be bundled" for each in problems]
+        problems = [f"{each}, so it cannot be bundled" for each in problems]
         raise UserError(problems[0], problems=problems[1:], hint="Rename it, or leave its study out with --study.")
 
 
 def _chosen(store: Store, studies: Sequence[str]) -> list[Run]:
-    """The runs of these studies, or of all; none of them may still be going on."""
+    """Return the runs of these studies, or of all; raise UserError if one is still running."""
     known = store.studies()
     problems = [unknown("study", name, known) for name in studies if name not in known]
     if problems:
@@ -226,27 +226,27 @@ def _chosen(store: Store, studies: Sequence[str]) -> list[Run]:
     running = [run.name for run in runs if run.status is Status.RUNNING]
     if running:
         raise UserError(
-            f"{running[0]} is still being made" + (f", and so are {len(running) - 1} more" if len(running) > 1 else ""),
+            f"{running[0]} is still running" + (f", and so are {len(running) - 1} more" if len(running) > 1 else ""),
             hint="Wait for it, or name the studies to bundle with --study.",
         )
     return runs
 
 
 def _refuse_damaged(runs: Sequence[Run]) -> None:
-    """A bundle says that its numbers follow from its runs: with a damaged one, others could not check that."""
+    """Reject damaged runs: nobody could check that the numbers follow from them."""
     damaged = [run for each in runs if (run := with_series(each)[0]).status is Status.DAMAGED]
     if damaged:
         messages = [f"run {run.name} is damaged: {run.reason}" for run in damaged]
         raise CheckFailed(
             messages[0],
             problems=messages[1:],
-            hint="Repair it: fairtrial doctor --damage --repair. Or take it out of the store with 'fairtrial runs rm', "
+            hint="Repair it: fairtrial doctor --damage --repair. Or remove it from the store with 'fairtrial runs rm', "
             "which a registered analysis then reports, or bundle other studies with --study.",
         )
 
 
 def _fill(stage: BundleStaging, project: Project, store: Store, runs: Sequence[Run], terms: BundleTerms) -> list[str]:
-    """Everything but the description of it all; returns the recorded results that no longer hold."""
+    """Stage everything except the crate and the manifest; return the recorded results that no longer hold."""
     hosts = {run.metadata.environment.hostname or "" for run in runs}
     names = {name for run in runs for name in (run.study, run.variant, run.metadata.recipe)}
     stage.paths_told |= hosts & names
@@ -278,10 +278,11 @@ def _fill(stage: BundleStaging, project: Project, store: Store, runs: Sequence[R
 def _planned(
     project: Project, store: Store, copy: Store, studies: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, list[InterimLook]]]:
-    """The registered analysis of every registration that fixes one and whose runs are here, and every deviation.
+    """Return the registered analysis and its deviations for every registration whose runs are bundled.
 
-    Numbers and what runs show come from the copy; what only this machine knows is told by its author. Also by study
-    what a reader of these numbers looks at: any other analysis in the bundle comes after them.
+    Numbers, and deviations that runs show, come from the copy. Deviations that only this machine can show are reported
+    by the author. Also return, by study, the interim looks that reading these numbers amounts to, because any other
+    analysis in the bundle comes after them.
     """
     by_registration: dict[str, Any] = {}
     interim_looks: dict[str, list[InterimLook]] = {}
@@ -298,11 +299,11 @@ def _planned(
 
 
 def _stage_run(stage: BundleStaging, store: Store, run: Run, scrubber: Scrubber, terms: BundleTerms) -> None:
-    """Raw series as they are, metadata and events without what tells of the machine; the rest is named as left out."""
+    """Stage series unchanged, and metadata and events without machine details; list all other files as left out."""
     if terms.checkpoints:
         store.fetch(run.study, run.id, steps=False)
     paths, place = run.paths, INSIDE.store / run.study / run.id
-    # Events are scrubbed, so that they are no longer those that the run sealed.
+    # Scrubbing changes the events, so the seal of the run would no longer match them.
     bundled = RunMetadata.of({key: value for key, value in run.metadata.items() if key != SEALED})
     stage.put_text(place / paths.metadata.name, scrubber.metadata(bundled))
     for path in (paths.metrics, paths.events):
@@ -318,7 +319,7 @@ def _stage_run(stage: BundleStaging, store: Store, run: Run, scrubber: Scrubber,
 
 
 def _others(paths: RunPaths) -> list[Path]:
-    """The files of a run that are not bundled as a matter of course. Hidden ones are no part of it."""
+    """Return the files of a run that are not bundled by default. Hidden files are not part of the run."""
     own = {paths.metadata, paths.metrics, paths.events, paths.delivered}
     every = (
         Path(folder) / name for folder, _, names in os.walk(paths.root) for name in names if not name.startswith(".")
@@ -343,7 +344,7 @@ def _stage_study(stage: BundleStaging, store: Store, study: str, scrubber: Scrub
 
 
 def _others_of_study(store: Store, study: str) -> list[Path]:
-    """Files beside the runs of a study that are not bundled, such as what a detached launcher said."""
+    """Return files next to the runs of a study that are not bundled, such as the log of a detached launcher."""
     own = {store.paths.study_plan(study), store.paths.interim_looks(study)}
     candidates = (
         path for path in store.paths.study(study).iterdir() if path.is_file() and not path.name.startswith(".")
@@ -358,7 +359,7 @@ def _size_of(folder: Path) -> int:
 def _stage_project(
     stage: BundleStaging, project: Project, runs: Sequence[Run], scrubber: Scrubber
 ) -> list[dict[str, Any]]:
-    """What a person wrote is taken as it is; what was noted by commands is scrubbed."""
+    """Stage files that the user wrote unchanged, and the command log scrubbed; return the command log."""
     paths = project.paths
     stage.put(paths.artifact.name, read_regular(paths.artifact))
     written = read_regular(paths.citation) if paths.citation.is_file() else b""
@@ -386,21 +387,21 @@ def _stage_added(stage: BundleStaging, project: Project, command_log: Sequence[M
     for name, sha256 in sorted(added_files(command_log).items()):
         path = path_inside(project.paths.root, name, what=project.paths.command_log.name)
         if not path.is_file():
-            problems.append(f"{name} was added to the artifact and is gone")
+            problems.append(f"{name} was added to the artifact but no longer exists")
         elif file_hash(path) != sha256:
-            problems.append(f"{name} was changed since it was added to the artifact")
+            problems.append(f"{name} has changed since it was added to the artifact")
         else:
             stage.link(INSIDE.files / file_in(project, path), path)
     if problems:
         raise UserError(
             problems[0],
             problems=problems[1:],
-            hint="Add it again: fairtrial research add FILE. Or let it go: fairtrial research remove FILE.",
+            hint="Add it again: fairtrial research add FILE. Or drop it: fairtrial research remove FILE.",
         )
 
 
 def _named(project: Project, command_log: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> list[Path]:
-    """Study files and recipes that lie in the project: what commands named, and what runs were made of."""
+    """Return study files and recipes inside the project that commands named or runs were made from."""
     words = {
         (entry.get("folder", "."), word)
         for entry in command_log
@@ -418,7 +419,7 @@ def _named(project: Project, command_log: Sequence[Mapping[str, Any]], runs: Seq
 
 
 def _environments(runs: Sequence[Run]) -> bytes:
-    """Where the runs were made, each kind of place once. Machines are counted, not named."""
+    """Return the environments of the runs, each different one once. Machines are counted, not named."""
     facts = [
         {key: value for key, value in run.metadata.environment.items() if key not in NOT_OF_A_PLACE} for run in runs
     ]
@@ -429,7 +430,7 @@ def _environments(runs: Sequence[Run]) -> bytes:
 
 
 def _analysis(store: Store, study: str, project: Project, interim_looks: Sequence[InterimLook]) -> Analysis | None:
-    """The whole analysis, where the study has something to compare."""
+    """Return the full analysis; None if the study has nothing to compare."""
     try:
         return analyze_unseen(study, store, project.paths.root.resolve(), interim_looks)
     except UserError:
@@ -439,7 +440,7 @@ def _analysis(store: Store, study: str, project: Project, interim_looks: Sequenc
 def _stage_charts(stage: BundleStaging, study: str, analysis: Analysis, terms: BundleTerms) -> None:
     folder = stage.folder / INSIDE.charts(study)
     if terms.charts:
-        with contextlib.suppress(FairtrialError):  # nothing to draw, or nothing to draw with
+        with contextlib.suppress(FairtrialError):  # nothing to draw, or no chart library
             folder.mkdir(parents=True)
             if len(analysis.comparisons) <= FEW_COMPARISONS:
                 written = write_plots(analysis, folder)
@@ -453,7 +454,7 @@ def _stage_charts(stage: BundleStaging, study: str, analysis: Analysis, terms: B
 
 
 def _describe(stage: BundleStaging, project: Project, runs: Sequence[Run]) -> BundleManifest:
-    """The crate over all files, the manifest over those and the crate, and the signature over the manifest."""
+    """Stage the crate over all files, the manifest over those and the crate, and the signature over the manifest."""
     crated = [
         CratedRun(run.study, run.id, run.status.value, run.metadata.timings.created, run.metadata.timings.ended)
         for run in runs
@@ -484,7 +485,7 @@ def _summary(stage: BundleStaging, runs: Sequence[Run], manifest: BundleManifest
 
 
 def _report(bundled: Bundled, terms: BundleTerms) -> None:
-    """The size and what is not in it, before anything is written."""
+    """Report the size and what is left out, before anything is written."""
     terms.tell(
         f"{counted(bundled.runs, 'run')} of {counted(len(bundled.studies), 'study')}: "
         f"{counted(bundled.files, 'file')}, {bundled.bytes / 1e6:,.1f} MB before packing."
@@ -494,12 +495,12 @@ def _report(bundled: Bundled, terms: BundleTerms) -> None:
         size = f", {each['bytes'] / 1e6:,.1f} MB" if each["bytes"] else ""
         terms.tell(f"Left out: {each['what']} ({first}{size}): {each['why']}.")
     for message in bundled.stale:
-        terms.tell(f"Not a headline: {message} was recorded on another state of its runs.")
+        terms.tell(f"Not a headline number: {message}, because its runs have changed since it was recorded.")
     for gap in bundled.not_stated:
         terms.tell(gap)
     if bundled.paths_told:
         shown = ", ".join(bundled.paths_told[:3]) + (" …" if len(bundled.paths_told) > 3 else "")
-        terms.tell(f"It still tells of this machine: {shown}. Look at that before you publish.")
+        terms.tell(f"It still contains local paths or host names: {shown}. Review them before you publish.")
 
 
 def _write_folder(target: Path, sources: Mapping[str, Path], on_progress: ProgressCallback) -> None:

@@ -1,4 +1,4 @@
-"""The report of a bundle, as Markdown: what was asked, what was found, what it rests on."""
+"""The report of a bundle, as Markdown: the questions, the results, and what the results are based on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_ROWS = 40
 
 
 def report_text(artifact: ArtifactFile, claims: Mapping[str, Any], analyses: Mapping[str, Analysis | None]) -> str:
-    """Every number in it is computed from the runs of the bundle, and checked again by `fairtrial research verify`."""
+    """Return the report. `fairtrial research verify` recomputes every number in it from the bundled runs."""
     people = ", ".join(author.name for author in artifact.known_authors) or "Author unknown"
     parts = [f"# {artifact.title}\n", f"{people}. Version {artifact.version}, {license_words(artifact)}.\n"]
     if artifact.description:
@@ -36,7 +36,7 @@ def report_text(artifact: ArtifactFile, claims: Mapping[str, Any], analyses: Map
 def _registered(sha256: str, plan_claims: Mapping[str, Any]) -> list[str]:
     parts = [f"## Registered analysis {sha256[:12]}\n", f"The plan is `registrations/{sha256}.json`.\n"]
     if plan_claims.get("reason"):
-        return [*parts, f"It could not be followed: {plan_claims['reason']}.\n"]
+        return [*parts, f"It could not be carried out: {plan_claims['reason']}.\n"]
     rows = [_comparison(each) for each in plan_claims["comparisons"][:MOST_ROWS]]
     return [
         *parts,
@@ -48,12 +48,12 @@ def _registered(sha256: str, plan_claims: Mapping[str, Any]) -> list[str]:
 
 
 def _followed(plan_claims: Mapping[str, Any]) -> list[str]:
-    """How far the plan was followed: what the runs show, and what only the author's machine knew."""
+    """Return the deviations from the plan: those that the runs show, and those that only the author could see."""
     late = (
-        ["It was registered late, when runs were there already: this is exploratory.\n"] if plan_claims["late"] else []
+        ["It was registered late, when runs already existed, so this is exploratory.\n"] if plan_claims["late"] else []
     )
     shown = [f"- {each['kind']}: {each['text']}" for each in plan_claims["deviations"]]
-    messages = [f"- {each['kind']}: {each['text']} (by the author's word)" for each in plan_claims[BY_THE_AUTHOR]]
+    messages = [f"- {each['kind']}: {each['text']} (reported by the author)" for each in plan_claims[BY_THE_AUTHOR]]
     if not shown and not messages:
         return [*late, "No deviation from the plan was found.\n"]
     return [*late, "Deviations from the plan:\n", *shown, *messages, ""]
@@ -61,7 +61,7 @@ def _followed(plan_claims: Mapping[str, Any]) -> list[str]:
 
 def _study(study: str, claims: Mapping[str, Any], analysis: Analysis | None) -> list[str]:
     if claims.get("reason"):
-        return [f"## Study {study}\n", f"No headline: {claims['reason']}.\n"]
+        return [f"## Study {study}\n", f"No headline numbers: {claims['reason']}.\n"]
     parts = [f"## Study {study}\n"]
     if analysis is not None:
         parts.append(f"{analysis.headline}\n")

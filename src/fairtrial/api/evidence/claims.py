@@ -1,7 +1,7 @@
-"""The headline numbers of a project: what its studies and its recorded results say, computed from the raw series.
+"""The headline numbers of a project: the results of its studies and recorded commands, computed from the raw series.
 
-A bundle stores them, and `research verify` computes them again from what the bundle holds. Only series, statuses and
-times of runs enter; no code that came with the runs is loaded.
+A bundle stores them, and `research verify` recomputes them from the contents of the bundle. They depend only on the
+series, statuses and times of runs; code that came with the runs is never loaded.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from fairtrial.research.command_log import COMMAND
 from fairtrial.stats.summaries import SummaryRule, describe
 
 TOLERANCE = 1e-9
-"""Relative: other versions of the numerical libraries may round the last digits differently."""
+"""Relative tolerance: other versions of the numerical libraries may round the last digits differently."""
 BY_THE_AUTHOR = "deviations_told_by_the_author"
-"""Of a registered analysis: what the runs of a bundle do not show, and nobody else can compute."""
+"""Key of the deviations in a registered analysis that the runs do not show, so that others cannot recompute them."""
 RECOMPUTABLE: Mapping[str, RecomputableVerb] = {
     "temperature": sweep.RECOMPUTABLE,
     "alpha": sweep.RECOMPUTABLE,
@@ -42,15 +42,15 @@ RECOMPUTABLE: Mapping[str, RecomputableVerb] = {
     "cost-performance": cost_performance.RECOMPUTABLE,
     "recommend": recommend.RECOMPUTABLE,
 }
-"""The verbs whose recorded results are claims, by the first word of their command. What `launch`, `analyze`, `compare`
-and `ablation` say of a study is claimed with the study itself, whoever asked for it."""
+"""The verbs whose recorded results are claims, by the first word of their command. Results of `launch`, `analyze`,
+`compare` and `ablation` are part of the claims of their study instead."""
 ENOUGH_ARMS = 2
 
 
 def study_claims(store: Store, study: str, direction: str | None = None) -> Document:
-    """The arms of a study and, where it has several, each of them against the first. By the study's own plan.
+    """Return the arms of a study and, if it has several, the comparison of each with the first, as the study planned.
 
-    `direction` is what a bundle claims; it counts where neither the runs nor the metric's name say which way is good.
+    `direction` is what a bundle claims; it is used if neither the runs nor the metric's name give a direction.
     """
     try:
         run_set = from_study(store, study, MetricQuery(fallback=direction))
@@ -90,7 +90,7 @@ def _arms(run_set: RunSet, scores: Any) -> list[Document]:
 
 
 def comparison_numbers(comparison: Comparison) -> Document:
-    """What is quoted of a comparison."""
+    """Return the numbers of a comparison that a claim contains."""
     return {
         "control": comparison.control,
         "candidate": comparison.candidate,
@@ -115,12 +115,12 @@ def comparison_numbers(comparison: Comparison) -> Document:
 
 
 def plan_claims(store: Store, registration: Path) -> Document:
-    """What the registered analysis gives: the numbers that the registration promised to report."""
+    """Return the results of the registered analysis: the numbers that the registration promised to report."""
     return plan_claims_and_looks(store, registration)[0]
 
 
 def plan_claims_and_looks(store: Store, registration: Path) -> tuple[Document, list[InterimLook]]:
-    """The same, and what a reader of these numbers looks at."""
+    """Return the same results, and the interim looks that reading them amounts to."""
     try:
         computed = analyze_registered_runs(registration, store)
     except FairtrialError as error:
@@ -138,10 +138,10 @@ def plan_claims_and_looks(store: Store, registration: Path) -> tuple[Document, l
 def recorded_claims(
     store: Store, command_log: Sequence[Mapping[str, Any]], studies: Iterable[str]
 ) -> tuple[list[Document], list[str]]:
-    """Results of sweeps, prices and recommendations that were recorded and still hold; and those that do not.
+    """Return the recorded results of sweeps, prices and recommendations that still hold, and names those that do not.
 
-    The newest of every question counts. A result that the runs no longer give, because seeds were added since, is no
-    headline.
+    Only the newest result of each question counts. A result that the runs no longer give, for example because seeds
+    were added, is not a headline number.
     """
     newest: dict[bytes, tuple[list[Document], Mapping[str, Any]]] = {}
     for entry in command_log:
@@ -162,9 +162,9 @@ def recorded_claims(
 
 
 def questions_of(entry: Mapping[str, Any]) -> list[Document]:
-    """What a listed command may have asked, judged by its result; nothing where its numbers cannot be computed again.
+    """Return the questions that a logged command may have asked, inferred from its result; empty if not recomputable.
 
-    Only the first word of the command is read, which names the verb.
+    Of the command, only the first word is read, which names the verb.
     """
     command, result = (entry.get("command") or [""])[0], entry.get("result")
     if entry.get("kind") != COMMAND or command not in RECOMPUTABLE or not isinstance(result, dict):
@@ -176,15 +176,15 @@ def questions_of(entry: Mapping[str, Any]) -> list[Document]:
               "direction": result.get("direction"), "day": day}  # fmt: skip
     try:
         return [{**shared, **own} for own in RECOMPUTABLE[command].questions(result)]
-    except (LookupError, TypeError, AttributeError):  # a person changed the result in the log
+    except (LookupError, TypeError, AttributeError):  # the result in the log was edited
         return []
 
 
 def result_claims(store: Store, asked: Mapping[str, Any]) -> Document:
-    """The numbers of a recorded result, computed again from the runs."""
+    """Recompute the numbers of a recorded result from the runs."""
     verb = RECOMPUTABLE.get(asked["command"])
     if verb is None:
-        return {"reason": f"nobody knows how to compute '{asked['command']}' again"}
+        return {"reason": f"results of '{asked['command']}' cannot be recomputed"}
     try:
         return _plain(verb.recompute(store, asked))
     except (FairtrialError, KeyError, TypeError, ValueError) as error:
@@ -192,12 +192,12 @@ def result_claims(store: Store, asked: Mapping[str, Any]) -> Document:
 
 
 def basis_of(command: str) -> str:
-    """What the numbers of a recorded result follow from."""
+    """Return what the numbers of a recorded result are computed from."""
     return RECOMPUTABLE[command].basis if command in RECOMPUTABLE else FROM_SERIES
 
 
 def _plain(document: Mapping[str, Any]) -> Document:
-    """As it reads when it was written down: no infinity, no tuples."""
+    """Return the document as JSON represents it: without infinities and tuples."""
     plain: Document = orjson.loads(orjson.dumps(document, default=str, option=orjson.OPT_NON_STR_KEYS))
     return plain
 
@@ -211,7 +211,7 @@ def count_numbers(document: Any) -> int:
 
 
 def differences(said: Any, computed: Any, where: str = "", tolerance: float = TOLERANCE) -> list[str]:
-    """Every place where two documents do not say the same. Numbers may differ by the tolerance, all else may not."""
+    """Return every place where two documents differ. Numbers may differ by the tolerance, nothing else may."""
     if isinstance(said, Mapping) and isinstance(computed, Mapping):
         keys = sorted({*said, *computed})
         return [
@@ -230,12 +230,12 @@ def differences(said: Any, computed: Any, where: str = "", tolerance: float = TO
     return (
         []
         if _same(said, computed, tolerance)
-        else [f"{where}: {_short(said)} is said, the runs give {_short(computed)}"]
+        else [f"{where}: {_short(said)} is claimed, the runs give {_short(computed)}"]
     )
 
 
 def _label(row: Any, at: int) -> str:
-    """A row of a list by its name, which a reader knows, rather than by its number."""
+    """Return the name of a list row if it has one, because readers know it; else its position."""
     if isinstance(row, Mapping):
         return str(next((row[name] for name in ("candidate", "variant", "name", "value") if name in row), at))
     return str(at)

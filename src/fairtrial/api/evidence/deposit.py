@@ -1,4 +1,4 @@
-"""research deposit: prepare the upload of a bundle to Zenodo, and do it only with a token and when told to."""
+"""research deposit: prepare the upload of a bundle to Zenodo; upload it only with a token and explicit consent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fairtrial.research.zenodo import API, API_VARIABLE, TOKEN_VARIABLE, check_a
 
 @dataclass(frozen=True)
 class Deposit:
-    """What would be uploaded, and what was. `draft` is None where nothing was."""
+    """A prepared upload, and the draft that it created. `draft` is None if nothing was uploaded."""
 
     api: str
     bundle: Path
@@ -41,20 +41,20 @@ class Deposit:
 
 
 def deposit(bundle: str | os.PathLike[str], *, api: str | None = None, yes: bool = False) -> Deposit:
-    """Write the metadata beside the bundle and say how it is uploaded; with a token and `yes`, upload it as a draft."""
+    """Write the metadata next to the bundle and return the upload commands; with a token and `yes`, upload a draft."""
     path = Path(bundle)
     if not path.is_file():
         raise UserError(f"no bundle {path}", hint="Make one with: fairtrial research bundle --zip")
     place = check_api(api or os.environ.get(API_VARIABLE) or API)
     checked_bundle = verify_bundle(path)
     if not checked_bundle.intact:
-        raise CheckFailed(f"{path.name} is {checked_bundle.sentence}", hint="Make it anew before it is uploaded.")
+        raise CheckFailed(f"{path.name} is {checked_bundle.sentence}", hint="Make the bundle again before uploading.")
     artifact = _artifact_in(path)
     if gaps := not_stated(artifact):
         raise UserError(
             gaps[0],
             problems=gaps[1:],
-            hint="Zenodo asks for an author and a license. Add them, then make the bundle again.",
+            hint="Zenodo requires an author and a license. Add them, then make the bundle again.",
         )
     metadata = metadata_for(artifact)
     metadata_path = path.with_suffix(".zenodo.json")

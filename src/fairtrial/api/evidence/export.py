@@ -1,4 +1,4 @@
-"""research export: the project as a plain folder, a Markdown report, or a notebook that does the analysis again."""
+"""research export: write the project as a plain folder, a Markdown report, or a notebook that repeats the analysis."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def export(
     output: str | os.PathLike[str] | None = None,
     terms: BundleTerms | None = None,
 ) -> Path:
-    """Write it and return where it is. Nothing that is there is overwritten."""
+    """Write the export and return its path. Existing files are never overwritten."""
     if to not in KINDS:
         raise UserError(unknown("kind of export", to, KINDS))
     if to == FOLDER:
@@ -39,7 +39,7 @@ def export(
     project = load_project(artifact)
     target = Path(output).absolute() if output else project.paths.root / USUAL[to]
     if target.exists():
-        raise UserError(f"{target} is there already", hint="Choose another --output.")
+        raise UserError(f"{target} already exists", hint="Choose another --output.")
     terms = replace(terms or BundleTerms(), charts=False)
     with tempfile.TemporaryDirectory(prefix="fairtrial-export-") as folder:
         made = BundlePaths(Path(folder) / "crate")

@@ -1,4 +1,4 @@
-"""preregister: fix the study, the analysis and the seeds before the first run. verify: check what was fixed."""
+"""preregister: fix the study, the analysis and the seeds before the first run. verify: check a registration."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ __all__ = ["Intent", "Registered", "preregister", "verify"]
 
 @dataclass(frozen=True)
 class Intent:
-    """What is to be registered beside the words: a study, how it is judged, and when it ends.
+    """What to register in addition to the texts: a study, its analysis, and its stopping rule.
 
-    `command` is the command line that the study was made from, if it was. `derive`: how many seeds are to follow from
-    the registration; None: those of the study.
+    `command` is the command line that the study was made from, if any. `derive` is the number of seeds to derive from
+    the registration; None: use the seeds of the study.
     """
 
     study: Study | None = None
@@ -72,7 +72,7 @@ def preregister(
     late: bool = False,
     store: str | os.PathLike[str] | None = None,
 ) -> Registered:
-    """Write down, hash, sign and list what is going to be done. Where results exist already, only as `late`."""
+    """Write, hash, sign and list a registration. If results already exist, it must be marked as `late`."""
     intent = intent or Intent()
     project = load_project(artifact)
     _check_words({"--hypothesis": hypothesis, "--methods": methods, "--stopping-rule": intent.stopping_rule})
@@ -98,16 +98,16 @@ def preregister(
 def _check_words(texts: Mapping[str, str]) -> None:
     for option, text in texts.items():
         if not text.strip():
-            raise UserError(f"{option} is empty", hint="Say in words what you expect, or what you will do.")
+            raise UserError(f"{option} is empty", hint="Describe in words what you expect, or what you will do.")
         if any("\ud800" <= character <= "\udfff" for character in text):
-            raise UserError(f"{option} has characters that are no text", hint="Write it in UTF-8.")
+            raise UserError(f"{option} contains characters that are not valid text", hint="Write it in UTF-8.")
 
 
 def _executable(intent: Intent, store: Store, *, late: bool) -> dict[str, Any]:
-    """The part of the plan that a program can follow; nothing of it where there are only words."""
+    """Return the part of the plan that a program can follow; its values are null for a text-only registration."""
     if intent.study is None:
         if intent.derive or intent.exclusions or intent.question != Question() or intent.control or intent.candidates:
-            raise UserError("a plan of the analysis needs a study", hint="Add --study STUDY.yaml or --command '…'.")
+            raise UserError("a planned analysis needs a study", hint="Add --study STUDY.yaml or --command '…'.")
         return {"study": None, "seeds": None, "analysis": None, "late": []}
     study, recipe = intent.study, load_checked_recipe(intent.study.recipe)
     store.check_writable()
@@ -136,13 +136,13 @@ def _executable(intent: Intent, store: Store, *, late: bool) -> dict[str, Any]:
 
 
 def _check_derived(intent: Intent) -> None:
-    """Seeds follow from the registration, or are listed in the study: not both."""
+    """Raise UserError if seeds are both derived from the registration and listed in the study."""
     assert intent.study is not None
     if intent.derive is not None and intent.derive < 1:
         raise UserError(f"--derive-seeds must be at least 1, not {intent.derive}")
     if intent.derive is not None and not isinstance(intent.study.seeds, int):
         raise UserError(
-            "--derive-seeds: the study lists its seeds itself", hint=f"Write a number there: seeds: {intent.derive}"
+            "--derive-seeds: the study already lists its seeds", hint=f"Give a number there: seeds: {intent.derive}"
         )
 
 
@@ -156,7 +156,7 @@ def _arm(spec: RunSpec, study: Study) -> dict[str, Any]:
 
 
 def _runs_before(store: Store, study: str, specs: Sequence[RunSpec], seeds: Iterable[int]) -> list[dict[str, Any]]:
-    """Runs of the study, archived ones too, and the same cells under any other name."""
+    """Return the runs of the study, including archived ones, and runs of the same cells in other studies."""
     same = {replace(spec, seed=seed).fingerprint for spec in specs for seed in seeds}
     in_store = [
         {"run": f"{row['study']}/{row['run']}", "began": float(row["created"])}
@@ -167,7 +167,7 @@ def _runs_before(store: Store, study: str, specs: Sequence[RunSpec], seeds: Iter
 
 
 def archived_runs(store: Store, study: str) -> list[tuple[str, float]]:
-    """Runs that were made and put away, and when they began."""
+    """Return the archived runs of a study, and when each began."""
     folder = store.paths.archive(study)
     archived_runs = []
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -181,14 +181,14 @@ def _refuse_late(study: str, before: Sequence[Mapping[str, Any]], *, late: bool)
     if before and not late:
         first = before[0]
         raise UserError(
-            f"{counted(len(before), 'run')} of study '{study}' or of its cells began already: {first['run']} on "
+            f"{counted(len(before), 'run')} of study '{study}' or its cells already began: {first['run']} on "
             f"{shown_moment(first['began'])}",
-            hint="Register before the first run, or add --late: the registration is then marked late for ever.",
+            hint="Register before the first run, or add --late, which permanently marks the registration as late.",
         )
 
 
 def _check_exclusions(rules: Sequence[str], spec: RunSpec) -> None:
-    """A rule must be readable now. The values that a run ends with have names that only its runs know."""
+    """Check that each rule can be parsed. Any name of a final value is accepted: no run has defined one yet."""
     known = {**excludable({}), "options": dict(spec.options), "final": _NotKnownYet()}
     for rule in rules:
         try:
@@ -198,7 +198,7 @@ def _check_exclusions(rules: Sequence[str], spec: RunSpec) -> None:
 
 
 class _NotKnownYet(dict[str, None]):
-    """Values whose names are not known before there are runs: each is there, and unknown."""
+    """Values whose names are not known before there are runs: every name exists, with the value None."""
 
     def __contains__(self, _name: object) -> bool:
         return True
@@ -208,13 +208,13 @@ class _NotKnownYet(dict[str, None]):
 
 
 def excludable(run: Mapping[str, Any]) -> dict[str, Any]:
-    """What a rule about exclusions can ask of a run."""
+    """Return the facts about a run that an exclusion rule can test."""
     names = ("status", "reason", "variant", "seed", "attempt", "wall_s", "parameters")
     return {**{name: run.get(name) for name in names}, "options": run.get("options", {}), "final": run.get("final", {})}
 
 
 def _analysis(intent: Intent, study: Study, recipe: LoadedRecipe) -> dict[str, Any]:
-    """Every choice that an analysis has, made now."""
+    """Resolve every choice of the analysis, so that none is left for later."""
     asked, names = intent.question, list(study.variants)
     problems = [
         unknown("variant", name, names) for name in (intent.control, *intent.candidates) if name and name not in names
@@ -225,10 +225,10 @@ def _analysis(intent: Intent, study: Study, recipe: LoadedRecipe) -> dict[str, A
     candidates = list(intent.candidates) or [name for name in names if name != control]
     metrics = list(asked.metrics) or ([study.metric] if study.metric else [])
     if not metrics and recipe.metric is None:
-        raise UserError(f"recipe '{recipe.name}' has no metric of its own", hint="Name one with --metric.")
+        raise UserError(f"recipe '{recipe.name}' has no default metric", hint="Pass --metric.")
     metrics = metrics or [recipe.metric.on("report")] if recipe.metric else metrics
     plain, stated = MetricQuery(metrics, asked.direction).among(())
-    direction, *_ = [_direction(name, stated.get(name), study, recipe) for name in plain]  # every one can be judged
+    direction, *_ = [_direction(name, stated.get(name), study, recipe) for name in plain]  # raises if one is unknown
     metrics = [plain[0], *metrics[1:]]
     rule = (asked.summary or rule_of_study(study.summary.model_dump())).check()
     config = ComparisonConfig(
@@ -265,7 +265,7 @@ def _direction(metric: str, stated: str | None, study: Study, recipe: LoadedReci
 
 
 def registered_question(analysis: Mapping[str, Any]) -> Question:
-    """The question that was registered, ready to be asked."""
+    """Build the registered question from the analysis section of a plan."""
     kept = {
         name: value for name, value in analysis.items() if name not in ("control", "candidates", "summary", "adjust")
     }
@@ -281,7 +281,7 @@ def verify(
     published: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
 ) -> Checked:
-    """Check a registration: hash, signature, ledger, anchors, and that the runs of the store came after it."""
+    """Check a registration: hash, signature, ledger, anchors, and that the runs in the store began after it."""
     path = Path(registration)
     runs = _run_starts(path, store)
     return verify_registration(path, trust=trust, runs=runs, published=Path(published) if published else None)
@@ -290,7 +290,7 @@ def verify(
 def _run_starts(path: Path, store: str | os.PathLike[str] | None) -> list[RunStart]:
     try:
         study = read_registration(path).study
-    except (NotARegistration, CheckFailed):  # what is wrong with it is for the checks to say
+    except (NotARegistration, CheckFailed):  # the checks report its errors
         return []
     if study is None:
         return []

@@ -1,4 +1,4 @@
-"""analyze --plan: what was registered, exactly that, and every way in which what was done differs from it."""
+"""analyze --plan: run exactly the registered analysis, and report every deviation from the plan."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from fairtrial.research.registration import Registration
 from fairtrial.research.verify import verify_registration
 
 ADDITIONAL = frozenset({"certify", "power", "ttest"})
-"""What may be shown in addition to a registered analysis without changing it."""
+"""Outputs that may be added to a registered analysis without changing it."""
 EXPLORATORY = "exploratory: beyond the plan"
 
 
 @dataclass(frozen=True)
 class RegisteredResult:
-    """What was registered and, apart from it, what was asked beyond that; nobody has seen either of them yet."""
+    """The registered analysis and, separately, the analysis asked for beyond it. Neither is recorded as a look yet."""
 
     analysis: Analysis
     followed: Followed
@@ -62,8 +62,10 @@ def analyze_by_plan(
     asked: Mapping[str, Any] | None = None,
     store: str | os.PathLike[str] | None = None,
 ) -> Analysis:
-    """The registered analysis of the registered runs. `asked` holds what a person wants otherwise, by the names of
-    `Question`, `control` and `candidates`: that is analysed too, apart, and labelled exploratory.
+    """Run the registered analysis on the registered runs.
+
+    `asked` holds what the caller wants differently, by the names of `Question`, `control` and `candidates`. This is
+    analyzed separately and labeled exploratory.
     """
     registration = _intact(Path(plan))
     place = open_store(store or store_of_registration(registration.path), str(registration.study))
@@ -84,7 +86,7 @@ def analyze_by_plan(
 
 
 def analyze_registered_runs(path: Path, store: Store) -> RegisteredResult:
-    """The registered analysis with the deviations that the runs themselves show, as whoever has a bundle can find them.
+    """Run the registered analysis with only the deviations that the runs show, as anyone with the bundle can.
 
     Records nothing.
     """
@@ -94,7 +96,7 @@ def analyze_registered_runs(path: Path, store: Store) -> RegisteredResult:
 def compute_preregistered(
     registration: Registration, place: Store, asked: Mapping[str, Any] | None = None, *, by_runs_alone: bool = False
 ) -> RegisteredResult:
-    """Analyse what was registered and what is asked beyond it. Records nothing."""
+    """Analyze what was registered, and what is asked beyond it. Records nothing."""
     study = str(registration.study)
     interim_looks = read_interim_looks(place, study)
     planned = registration.plan["analysis"]
@@ -119,7 +121,7 @@ def compute_preregistered(
 
 
 def _damaged(runs: Sequence[Run]) -> list[Deviation]:
-    """Runs that were made, and of which nothing can be believed any more."""
+    """Return a deviation for each run whose files are damaged."""
     return [
         Deviation("damaged run", f"{run.name} is damaged and not used: {run.reason}")
         for run in runs
@@ -130,7 +132,7 @@ def _damaged(runs: Sequence[Run]) -> list[Deviation]:
 def _intact(path: Path) -> Registration:
     if is_bundle(path):
         raise UserError(
-            f"{path} is a bundle, not a registration", hint="Registrations are in its folder registrations/."
+            f"{path} is a bundle, not a registration", hint="Name a registration in its folder registrations/."
         )
     checked = verify_registration(path)
     if not checked.intact or checked.registration is None:
@@ -138,7 +140,7 @@ def _intact(path: Path) -> Registration:
     if checked.registration.is_text_only:
         raise UserError(
             f"{path.name} is text only: it registers no study and no analysis that could be run",
-            hint="Analyse the study by its name; what comes out is exploratory.",
+            hint="Analyze the study by its name; the result is exploratory.",
         )
     return checked.registration
 
@@ -146,9 +148,9 @@ def _intact(path: Path) -> Registration:
 def _registered_runs(
     registration: Registration, run_set: RunSet, runs: Mapping[str, Run]
 ) -> tuple[RunSet, dict[str, str]]:
-    """Only registered arms and seeds, without the runs that registered rules exclude; says which those are, and why.
+    """Select the registered arms and seeds, without runs that registered rules exclude; return those with the rule.
 
-    An excluded run stays planned: its pair is incomplete, and is counted as such.
+    An excluded run still counts as planned: its pair is incomplete, and is counted as such.
     """
     seeds = [str(seed) for seed in registration.seeds]
     names, registered = list(registration.plan["study"]["arms"]), set(seeds)
@@ -160,7 +162,7 @@ def _registered_runs(
 
 
 def _with_reasons(arm: ArmAccount, excluded: Mapping[str, str], runs: Mapping[str, Run]) -> ArmAccount:
-    """Runs that a registered rule excluded were started; say so."""
+    """State the rule as the reason for runs that were started but excluded by a registered rule."""
     own = {str(runs[name].seed): name for name in excluded if runs[name].variant == arm.variant}
     messages = [
         {**each, "run": own[seed], "reason": f"excluded by the registered rule '{excluded[own[seed]]}'"}
@@ -172,7 +174,7 @@ def _with_reasons(arm: ArmAccount, excluded: Mapping[str, str], runs: Mapping[st
 
 
 def _excluded(traces: Sequence[Trace], runs: Mapping[str, Run], rules: Sequence[str]) -> dict[str, str]:
-    """Run → the rule that excludes it. A rule that no run can answer is an error, not an answer."""
+    """Map each excluded run to the rule that excludes it. Raise UserError if a rule can be evaluated for no run."""
     excluded: dict[str, str] = {}
     for rule in rules:
         errors = []
@@ -180,7 +182,7 @@ def _excluded(traces: Sequence[Trace], runs: Mapping[str, Run], rules: Sequence[
             try:
                 if check(rule, _facts(runs[trace.run])).holds:
                     excluded.setdefault(trace.run, rule)
-            except UserError as error:  # this run never logged what the rule asks for
+            except UserError as error:  # this run never logged the value in the rule
                 errors.append(error)
         if errors and len(errors) == len(traces):
             raise UserError(f"the registered rule '{rule}' cannot be applied: {errors[0].message}")
@@ -201,7 +203,7 @@ def _facts(run: Run) -> dict[str, Any]:
 
 
 def local_deviations(registration: Registration, store: Store) -> list[Deviation]:
-    """What the archive, the journal of the project and git show beyond the runs. Looks at no result."""
+    """Return the deviations that only the archive, the command log and git show. Reads no results."""
     study, root = str(registration.study), registration.path.absolute().parent.parent
     local_evidence = LocalEvidence(
         replaced=[name for name, _ in archived_runs(store, study)],
@@ -242,7 +244,7 @@ def _recorded_run(run: Run, left_out: str | None) -> RecordedRun:
 
 
 def _other(planned: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for now that was not registered."""
+    """Return what is asked for now that differs from the registration."""
     registered = {**vars(Question()), **vars(registered_question(planned)), **planned}
     registered["summary"] = registered_question(planned).summary
     return {
@@ -261,7 +263,7 @@ def _asked(planned: Mapping[str, Any], other: Mapping[str, Any]) -> list[Deviati
     return [
         Deviation(
             "other metric" if name == "metrics" else "other analysis",
-            f"asked for {name} {_shown(value)}, registered is {_shown(registered.get(name))}; shown as exploratory",
+            f"asked for {name} {_shown(value)}, but {_shown(registered.get(name))} is registered; shown as exploratory",
         )
         for name, value in other.items()
     ]
@@ -281,7 +283,7 @@ def _beyond(
     study: str,
     store: Store,
 ) -> Analysis:
-    """What was asked for, on all runs that there are."""
+    """Analyze what was asked for, on all available runs."""
     arms = {"control": planned["control"], "candidates": planned["candidates"]}
     chosen = {**arms, **{name: value for name, value in other.items() if name in arms}}
     own = {name: value for name, value in other.items() if name not in arms}

@@ -1,6 +1,6 @@
-"""research verify BUNDLE: is every file what the manifest says, and do the runs give the numbers that are claimed?
+"""research verify BUNDLE: check that every file matches the manifest, and that the runs give the claimed numbers.
 
-look at the archive → unpack it → hash every file → check registrations and order → compute the headlines again
+read the archive → unpack it → hash every file → check registrations and order → recompute the headline numbers
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ Files = Mapping[str, tuple[int, str]]
 INSIDE = BundlePaths(PurePosixPath())
 MOST_NAMED = 20
 MALFORMED = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OSError)
-"""What reading and computing may run into where a file was changed to anything."""
+"""Exceptions that reading and computing may raise on a file with arbitrary changes."""
 
 
 @dataclass(frozen=True)
 class CheckedBundle(VerificationSummary):
-    """What came of the checks of a bundle, and of the registrations in it."""
+    """Results of the checks of a bundle, and of the registrations in it."""
 
     path: Path
     checks: Sequence[VerificationCheck]
@@ -85,10 +85,10 @@ def verify_bundle(
     published: str | os.PathLike[str] | None = None,
     watch: ProgressCallback = quiet,
 ) -> CheckedBundle:
-    """Check a bundle, packed or unpacked. What does not fit is in the checks; what is no bundle is refused.
+    """Check a bundle, zipped or unpacked. Mismatches become failed checks; what is not a bundle raises UserError.
 
-    `trust`: the public keys, one of which it, its registrations and their ledger must be signed with. `published`: an
-    anchor of a registration that others kept.
+    `trust`: public keys; the bundle, its registrations and their ledger must be signed with one of them. `published`:
+    a copy of a registration's anchor that was kept elsewhere.
     """
     path = Path(path)
     keys = read_trusted(trust)
@@ -106,7 +106,7 @@ def _from_zip(path: Path, folder: Path, on_progress: ProgressCallback) -> tuple[
 
 
 def _from_folder(path: Path, folder: Path, on_progress: ProgressCallback) -> tuple[Files, list[str]]:
-    """Checked in a copy: reading a store may leave a cache in it, and what is verified must not change."""
+    """Copy the folder and check the copy: reading a store may write a cache, and the original must not change."""
     names = sorted(_files_below(path))
     files: dict[str, tuple[int, str]] = {}
     for done, name in enumerate(names, 1):
@@ -123,7 +123,7 @@ def _files_below(root: Path) -> Iterator[str]:
         for name in [*folders, *names]:
             path = Path(folder) / name
             if path.is_symlink():
-                raise UserError(f"{path} is a link", hint="No bundle of Fairtrial has one; nothing of it was read.")
+                raise UserError(f"{path} is a link", hint="Fairtrial bundles have no links, so nothing was read.")
         yield from ((Path(folder) / name).relative_to(root).as_posix() for name in names)
 
 
@@ -137,9 +137,9 @@ def _check(
 ) -> CheckedBundle:
     name = str(INSIDE.manifest)
     if name not in files:
-        raise UserError(f"{path} is no bundle of Fairtrial: it has no {name}")
+        raise UserError(f"{path} is not a Fairtrial bundle: it has no {name}")
     manifest, problems = read_manifest(read_file(paths.manifest, most=LARGEST))
-    checks = [_check_of("manifest", [f"{name} {each}" for each in problems], "it fits its own hash")]
+    checks = [_check_of("manifest", [f"{name} {each}" for each in problems], "it matches its own hash")]
     if manifest is None:
         return CheckedBundle(path, checks)
     listed = {each: known for each, known in files.items() if each not in (name, str(INSIDE.signature))}
@@ -149,7 +149,7 @@ def _check(
     signed, signer = _signature(paths, manifest, keys)
     checks += signed
     runs, unreadable = _runs(Store(paths.store))
-    checks.append(_check_of("runs", unreadable, f"{counted(len(runs), 'run')}, each in the folder of its name"))
+    checks.append(_check_of("runs", unreadable, f"{counted(len(runs), 'run')}, each in the folder with its name"))
     registered = _registrations(paths, runs, keys, published)
     checks += _published(registered, published)
     checks += [
@@ -175,7 +175,7 @@ def _check_of(name: str, problems: Sequence[str], fine: str) -> VerificationChec
 def _signature(
     paths: BundlePaths[Path], manifest: BundleManifest, keys: frozenset[str] | None
 ) -> tuple[list[VerificationCheck], str | None]:
-    """Whether it is signed as the manifest says, and the key that signed it."""
+    """Check that the bundle is signed as the manifest says, and return the key that signed it."""
     name, named = paths.signature.name, manifest.signer
     if not paths.signature.is_file():
         if named:
@@ -184,23 +184,23 @@ def _signature(
             ], None
         unsigned = VerificationCheck("signature", None, "the bundle is not signed")
         missing = (
-            [VerificationCheck("signer", False, f"not signed, so not by {spelled_keys(keys)}, which you trust")]
+            [VerificationCheck("signer", False, f"not signed with {spelled_keys(keys)}, which you trust")]
             if keys
             else []
         )
         return [unsigned, *missing], None
     signer = signer_of(read_file(paths.signature), manifest.sha256)
     if signer is None:
-        return [VerificationCheck("signature", False, f"{name} does not fit the manifest, or was changed")], None
+        return [VerificationCheck("signature", False, f"{name} does not match the manifest, or was changed")], None
     if signer != named:
-        said = f"the manifest names {named[:16]}…" if named else "the manifest knows of no signature"
-        return [VerificationCheck("signature", False, f"{name} is by key {signer[:16]}…, {said}")], None
+        said = f"but the manifest names {named[:16]}…" if named else "but the manifest names no key"
+        return [VerificationCheck("signature", False, f"{name} was made with key {signer[:16]}…, {said}")], None
     checks = [VerificationCheck("signature", True, f"the manifest is signed with key {signer[:16]}…")]
     return checks + ([check_signer(signer, keys)] if keys is not None else []), signer
 
 
 def _runs(store: Store) -> tuple[list[Run], list[str]]:
-    """Every run of the bundle, and what is wrong with those that are not what their folder is called."""
+    """Return every valid run of the bundle, and the problems of run folders that do not hold the run they name."""
     runs, problems = [], []
     for study, entry in store.directories():
         try:
@@ -210,7 +210,7 @@ def _runs(store: Store) -> tuple[list[Run], list[str]]:
             elif (run.study, run.id) != (study, entry.name):
                 problems.append(f"{study}/{entry.name} holds the run {run.name}")
             else:
-                _run_start(run)  # fails for a run that never began
+                _run_start(run)  # raises if the run has no start time
                 runs.append(run)
         except FairtrialError as error:
             problems.append(error.message.replace(str(store.root), str(INSIDE.store)))
@@ -226,7 +226,7 @@ def _run_start(run: Run) -> RunStart:
 def _registrations(
     paths: BundlePaths[Path], runs: Sequence[Run], keys: frozenset[str] | None, published: Path | None
 ) -> list[Checked]:
-    """Each registration by its own checks, held against the runs of its study that the bundle has."""
+    """Verify each registration, including against the start times of its study's runs in the bundle."""
     folder = paths.registrations
     run_starts = [_run_start(run) for run in runs]
     registrations = []
@@ -237,25 +237,25 @@ def _registrations(
 
 
 def _published(registered: Sequence[Checked], published: Path | None) -> list[VerificationCheck]:
-    """A copy of an anchor is about one of the registrations, or it was kept of something else."""
+    """Return a failed check if the anchor copy belongs to none of the registrations."""
     if published is None or any(is_named_in(each.path.stem, published) for each in registered):
         return []
-    return [VerificationCheck("anchor", False, f"{published.name} has the hash of no registration in the bundle")]
+    return [VerificationCheck("anchor", False, f"{published.name} contains the hash of no registration in the bundle")]
 
 
 def _check_claims(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[VerificationCheck], int]:
-    """The claimed numbers, each computed again from the raw series."""
+    """Check the claimed numbers by recomputing each from the raw series; return the checks and how many numbers."""
     try:
         said = parse_json(read_file(paths.claims, most=LARGEST), where=str(INSIDE.claims))
         claimed, results, plans = dict(said["studies"]), list(said["results"]), dict(said["registered"])
     except (OSError, UserError, KeyError, TypeError, ValueError):
-        return [VerificationCheck("headline numbers", False, f"{INSIDE.claims} is missing or no list of headlines")], 0
+        return [VerificationCheck("headline numbers", False, f"{INSIDE.claims} is missing or invalid")], 0
     store, checks, numbers = Store(paths.store), [], 0
     for study in sorted({*claimed, *studies}):
         label = f"headline numbers of {study}"
         if study not in claimed or study not in studies:
             where = "headlines" if study in claimed else "runs"
-            checks.append(VerificationCheck(label, False, f"study {study} is in the {where} alone"))
+            checks.append(VerificationCheck(label, False, f"study {study} is only in the {where}"))
             continue
         said_way = claimed[study].get("direction") if isinstance(claimed[study], dict) else None
         again = partial(study_claims, direction=said_way)
@@ -266,7 +266,7 @@ def _check_claims(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[lis
     for at, result in enumerate(results, 1):
         asked = result.get("asked") if isinstance(result, dict) else None
         if not isinstance(asked, dict) or not isinstance(asked.get("command"), str):
-            checks.append(VerificationCheck(f"recorded result {at}", False, "it does not say what was asked"))
+            checks.append(VerificationCheck(f"recorded result {at}", False, "it does not contain its question"))
             continue
         label = f"{asked['command']} of {asked.get('study')}"
         if asked.get("study") not in studies:
@@ -279,14 +279,16 @@ def _check_claims(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[lis
 
 
 def _registered(paths: BundlePaths[Path], plans: Mapping[str, Any], studies: Sequence[str]) -> list[VerificationCheck]:
-    """Every registration whose study is here has its analysis among the headlines, with its deviations."""
+    """Check that the analysis of every registration whose study is bundled is claimed, with its deviations."""
     store, checks = Store(paths.store), []
     there = {path.stem: _study_of(path) for path in paths.registrations.glob("*.json")}
     wanted = {sha256 for sha256, study in there.items() if study in studies}
     for sha256 in sorted({*plans, *wanted}):
         label = f"registered analysis {sha256[:12]}"
         if sha256 not in there or sha256 not in plans:
-            missing = "its registration is not in the bundle" if sha256 in plans else "it is not among the headlines"
+            missing = (
+                "its registration is not in the bundle" if sha256 in plans else "it is not in the headline numbers"
+            )
             checks.append(VerificationCheck(label, False, missing))
             continue
         plan = RegistrationPaths(paths.registrations).registration(sha256)
@@ -300,27 +302,27 @@ def _registered(paths: BundlePaths[Path], plans: Mapping[str, Any], studies: Seq
 def _study_of(path: Path) -> str | None:
     try:
         return read_registration(path).study
-    except FairtrialError:  # what is wrong with it is among its own checks
+    except FairtrialError:  # its own checks report the error
         return None
 
 
 def _deviations_shown(of_runs: Any, of_author: Any) -> str:
     by_runs, by_author = _kinds(of_runs), _kinds(of_author)
     if not by_runs and not by_author:
-        return "no deviation is stated"
-    by_word = f", {len(by_author)} of them by the author's word" if by_author else ""
+        return "no deviations stated"
+    by_word = f", {len(by_author)} of them reported by the author" if by_author else ""
     kinds = [*by_runs, *by_author]
     return f"{counted(len(kinds), 'deviation')} stated{by_word}: {', '.join(dict.fromkeys(kinds))}"
 
 
 def _kinds(deviations: Any) -> list[str]:
-    """The kinds of deviations in a document that may have been changed to anything."""
+    """Return the kinds of deviations in a document that may have been changed arbitrarily."""
     listed = deviations if isinstance(deviations, list) else []
     return [str(each.get("kind")) for each in listed if isinstance(each, dict)]
 
 
 def _computed(compute: Any, store: Store, about: Any) -> Any:
-    """What was changed may be anything; what cannot be computed from it is a mismatch, not an accident."""
+    """Recompute a claim. An error in files that were changed becomes a mismatch, not a crash."""
     try:
         return compute(store, about)
     except (FairtrialError, *MALFORMED) as error:
@@ -331,18 +333,18 @@ def _same(label: str, said: Any, recomputed: Any, basis: str = FROM_SERIES) -> V
     problems = differences(said, recomputed)
     count = counted(count_numbers(said), "number")
     if problems or not isinstance(said, dict):
-        return _check_of(label, problems or ["it is no list of numbers"], "")
+        return _check_of(label, problems or ["it is not a list of numbers"], "")
     if said.get("reason"):
-        return VerificationCheck(label, None, f"there are none: {said['reason']}")
+        return VerificationCheck(label, None, f"there are no numbers: {said['reason']}")
     exact = not differences(said, recomputed, tolerance=0.0)
-    how = "to the last bit" if exact else f"within a relative {TOLERANCE:g}; other libraries round differently"
-    return VerificationCheck(label, True, f"{count} computed again from {basis}, equal {how}")
+    how = "to the last bit" if exact else f"within a relative {TOLERANCE:g}, because other libraries round differently"
+    return VerificationCheck(label, True, f"{count} recomputed from {basis}, equal {how}")
 
 
 def _notes(registered: Sequence[Checked], signer: str | None) -> list[str]:
     notes = [f"Registration {each.path.stem[:12]}: {note}" for each in registered for note in each.notes]
     if not registered:
-        notes.append("Nothing was registered: the bundle does not say what was planned before the runs.")
+        notes.append("Nothing was registered: the bundle does not show what was planned before the runs.")
     if signer is None:
-        notes.append("Without a signature anyone could have made this bundle anew with other numbers.")
+        notes.append("Without a signature, anyone could have remade this bundle with other numbers.")
     return notes

@@ -1,1 +1,1 @@
-"""Verbs that launch a study and answer one question with it: sweep, compare, ablation."""
+"""The verbs that launch a study to answer one question: sweep, compare, ablation."""

@@ -1,4 +1,4 @@
-"""ablation: what does each component contribute? The full model against the same without it, on the same seeds."""
+"""ablation: measure what each component contributes, by comparing the full model with models that lack it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RUNS = 3
 
 @dataclass(frozen=True)
 class AblationRow:
-    """The model without some components. `effect` is what their removal changed; null for the full model itself."""
+    """The model without some components. `effect` is the effect of their removal; None for the full model itself."""
 
     removed: Removed
     accuracy: Estimate
@@ -63,7 +63,7 @@ class AblationRow:
 
 @dataclass(frozen=True)
 class Ablation:
-    """The full model first, then one row per set of components that was taken away."""
+    """The full model first, then one row per set of removed components."""
 
     study: str
     metric: str
@@ -109,11 +109,11 @@ def ablation(
     family: str | None = None,
     terms: LabConfig | None = None,
 ) -> Ablation:
-    """Take components away from a base and see what that changes, seed by seed.
+    """Remove components from a base and measure the change, paired by seed.
 
-    The base is the combined strategy on a student that has maps. `base`, a mapping of options or a YAML file with one,
-    is laid over these defaults, and `options` over both. `also` names combinations (`a+b`), `all_pairs` and `factorial`
-    take more away at once and give interactions.
+    The base is the combined strategy on a student that has spatial maps. `base`, a mapping of options or a YAML file
+    with one, overrides these defaults, and `options` overrides both. `also` names combinations (`a+b`); `all_pairs` and
+    `factorial` remove several components at once, which gives interactions.
     """
     terms = terms or LabConfig(runs=RUNS)
     plan = _lay_out_study(
@@ -136,7 +136,10 @@ def plan_ablation(
     family: str | None = None,
     terms: LabConfig | None = None,
 ) -> Study:
-    """The study that `ablation` would launch, before a registration gives it other seeds. Starts and writes nothing."""
+    """Return the study that `ablation` would launch, before a registration changes its seeds.
+
+    Starts and writes nothing.
+    """
     return _lay_out_study(
         components, base=base, options=options, also=also, all_pairs=all_pairs, factorial=factorial, family=family,
         terms=terms or LabConfig(runs=RUNS),
@@ -145,7 +148,7 @@ def plan_ablation(
 
 @dataclass(frozen=True)
 class _AblationPlan:
-    """The study of an ablation, and what it was made from."""
+    """The study of an ablation, and what it was built from."""
 
     study: Study
     sets: Sequence[Removed]
@@ -158,7 +161,7 @@ def _lay_out_study(
     options: Mapping[str, Any] | None, also: Sequence[str], all_pairs: bool, factorial: bool, family: str | None,
     terms: LabConfig,
 ) -> _AblationPlan:  # fmt: skip
-    """The full model and every set of components that is taken from it, each as a variant."""
+    """Plan the full model and every set of removed components, each as a variant."""
     check_terms(terms)
     recipe = load_checked_recipe(RECIPE)
     check_components(recipe, list(components))
@@ -166,7 +169,7 @@ def _lay_out_study(
     resolved = resolve(recipe, fixed, where="base")
     _check_base(recipe, resolved, components)
     sets = removals(components, also=also, all_pairs=all_pairs, factorial=factorial)
-    terms.judged_by(family)  # refuses a family that cannot be judged
+    terms.judged_by(family)  # raises for an invalid adjustment
     metric = terms.metric_of(recipe, "report")
     study = terms.plan_of(
         lab_name("ablation", recipe, fixed, terms.study, usual=BASE, variant_values={}),
@@ -184,7 +187,7 @@ def _base(given: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_base(recipe: LoadedRecipe, base: Any, components: Sequence[str]) -> None:
-    """A component that the base does not use cannot be removed from it: say so before anything is trained."""
+    """Raise InvalidOptions before anything is trained if the base does not use a component to be removed."""
     unused = recipe.module.unused_components(base)
     problems = [f"the base does not use {name}: {unused[name]}" for name in components if name in unused]
     if problems:
@@ -230,7 +233,7 @@ def _row(
 
 
 def _identical(ran: Ran, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Arms whose runs ended with the very same numbers on every seed: what differs between them reaches nothing."""
+    """Find arms with identical final numbers on every seed: the options in which they differ have no effect."""
     same: dict[str, list[str]] = {name: [] for name in names}
     for one, other in combinations(names, 2):
         if one in ran.arms and other in ran.arms and np.array_equal(ran.arms[one], ran.arms[other]):

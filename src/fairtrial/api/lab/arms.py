@@ -1,4 +1,4 @@
-"""Launch the variants of a study and give back one number per run: what sweeps, comparisons and ablations share."""
+"""Launch the variants of a study and return one number per run; shared by sweeps, comparisons and ablations."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from fairtrial.stats.samples import Array
 from fairtrial.stats.summaries import SummaryRule
 
 LONGEST_STUDY = 90
-"""Leaves room for what a confirmation adds to the name."""
+"""Longest study name, in characters; leaves space for the suffix that a confirmation adds."""
 
 
 @dataclass(frozen=True)
 class LabConfig(ExecutionPolicy):
-    """How a laboratory command runs and judges: all that is not about what it asks.
+    """How a lab command runs and judges, apart from the question that it asks.
 
-    It is the execution policy of the runs that it makes, with stacks by default.
+    It is also the execution policy of its runs, with stacking enabled by default.
     """
 
     stack: bool = field(default=True, kw_only=True)
@@ -66,9 +66,10 @@ class LabConfig(ExecutionPolicy):
         return self.runs if isinstance(self.runs, int) else list(self.runs)
 
     def plan_of(self, name: str, recipe: LoadedRecipe, metric: str | None, **values: Any) -> Study:
-        """A study of these terms that is judged by `metric`, checked like one from a file.
+        """Return a study with these settings that is judged by `metric`, validated like one from a file.
 
-        Its own metric stays the recipe's own, on report data: what a sweep selects by is not what `analyze` judges by.
+        The study's own metric is still the recipe's, on report data: a sweep selects by a metric that `analyze` does
+        not judge by.
         """
         word = str(recipe.file or recipe.name)
         given: dict[str, Any] = {"study": name, "recipe": word, "seeds": self.seeds, "alpha": self.alpha}
@@ -79,31 +80,32 @@ class LabConfig(ExecutionPolicy):
         return study
 
     def study_of(self, name: str, recipe: LoadedRecipe, metric: str | None, **values: Any) -> Study:
-        """The same with its registered seeds, if it has any."""
+        """Return the same study with its registered seeds, if it has any."""
         return as_registered(self.plan_of(name, recipe, metric, **values), self.plan)
 
     def judged_by(self, family: str | None) -> tuple[ComparisonConfig, str]:
-        """How differences between arms are judged: paired by seed, as one family."""
+        """Return how differences between arms are judged: paired by seed, as one family."""
         judged = ComparisonConfig(paired=True, alpha=self.alpha, direction=self.direction or "max").check()
         adjustment = family or default_adjustment(judged)
         check_adjustment(adjustment, judged)
         return judged, adjustment
 
     def metric_of(self, recipe: LoadedRecipe, split: str) -> str | None:
-        """The metric that was asked for, or the recipe's own on this split."""
+        """Return the requested metric, or the recipe's own on this split."""
         return self.metric or (recipe.metric.on(split) if recipe.metric else None)
 
     def launching(self) -> ExecutionPolicy:
-        """Deprecated: it is an execution policy itself."""
+        """Deprecated: a LabConfig is an execution policy itself."""
         warn_renamed("fairtrial.LabTerms.launching()", "fairtrial.LabConfig itself", stacklevel=2)
         return self
 
 
 @dataclass(frozen=True)
 class Ran:
-    """The arms of a study after their runs: numbers by arm, aligned by seed, and what to be careful about.
+    """The arms of a study after their runs: numbers by arm, aligned by seed, and cautions.
 
-    `arms` hold the seeds that all of them have, for a winner among them; a pair in `layout` has all seeds of its own.
+    `arms` holds only the seeds that all arms have, to choose a winner. `layout` holds every seed of each arm, to
+    compare pairs.
     """
 
     launched: Launched
@@ -132,16 +134,16 @@ class Ran:
         return [run for run in self.launched.runs if run.variant == variant]
 
     def sample(self, variant: str) -> Array:
-        """The numbers of an arm's runs; NaN for one that was lost."""
+        """Return the numbers of an arm's runs; NaN for a run that was lost."""
         return np.array([number.number for number in self.scores[variant].values()], dtype=float)
 
     def lost(self, variant: str) -> dict[str, str]:
-        """Runs of an arm that ended without a valid number, with the reason."""
+        """Return the seeds of an arm whose runs ended without a valid number, with the reason."""
         return {seed: number.reason or "" for seed, number in self.scores[variant].items() if number.value is None}
 
 
 def run_arms(study: Study, terms: LabConfig, metric: str | None) -> Ran:
-    """Fill what is missing of a study and read all of it back, whoever made it."""
+    """Run the missing cells of a study, then read back all of its cells, including those that ran earlier."""
     threading.Thread(target=importlib.import_module, args=("scipy.stats",), daemon=True).start()  # while runs train
     launched = run_study(study, store=terms.store, terms=terms)
     if all(arm.n == 0 for arm in launched.arms):
@@ -169,25 +171,25 @@ def run_arms(study: Study, terms: LabConfig, metric: str | None) -> Ran:
 
 
 def on_view(comparisons: Sequence[Comparison], ran: Ran, terms: LabConfig) -> list[Comparison]:
-    """Record that these differences of a study are shown, as `analyze` does, and label them."""
+    """Record that these comparisons are shown to the user, as `analyze` does, and label them."""
     asked = Asked(ran.metric, "t", "two-sided", str(SummaryRule()))
     return with_look_labels(comparisons, ran.run_set, asked, Store.at(terms.store))
 
 
 def check_metric(study: Study, terms: LabConfig, metric: str | None) -> None:
-    """A metric whose direction nobody and nothing says is refused before anything is trained."""
+    """Raise UserError before anything is trained if the direction of the metric is unknown."""
     if metric is not None:
         settle(metric, stated=terms.direction, recipe=_own_direction(study, metric)).known()
 
 
 def _own_direction(study: Study, metric: str) -> str | None:
-    """The direction that the recipe has for this quantity."""
+    """Return the recipe's direction for this quantity, if it has one."""
     own = load_recipe(study.recipe).metric
     return own.direction if own and own.quantity == split_and_quantity(metric)[1] else None
 
 
 def mean_loss(runs: Sequence[Run], metric: str) -> float | None:
-    """The mean loss of completed runs on the split of another metric, where it was logged."""
+    """Return the mean loss of completed runs on the split of `metric`; None if it was not logged."""
     split, _ = split_and_quantity(metric)
     finals = [run.final.get(f"{split}_loss") for run in runs if run.status is Status.COMPLETED]
     values = [value for value in finals if isinstance(value, int | float)]
@@ -198,10 +200,10 @@ def lab_name(
     verb: str, recipe: LoadedRecipe, fixed: Mapping[str, Any], given: str | None, *, variant_values: Mapping[str, Any],
     usual: Mapping[str, Any] | None = None,
 ) -> str:  # fmt: skip
-    """The study of a command: the same settings find their runs again, other ones are another study.
+    """Return the study name of a command. The same settings give the same name, so that their runs are found again.
 
-    `variant_values` are those of one variant, since some settings are only valid with them; `usual` are the settings
-    that go without saying.
+    `variant_values` are the values of one variant, because some settings are only valid with them; `usual` are default
+    settings that the name omits.
     """
     if given is not None:
         return given
@@ -209,7 +211,7 @@ def lab_name(
     defaults = {**recipe.options.model_construct().model_dump(mode="json"), **(usual or {})}
     identity = result_options(recipe.options, options)
     free = recipe.options.free_values
-    if free is not None:  # values of the variants are no settings of the study
+    if free is not None:  # values of the variants are not settings of the study
         identity[free] = {name: value for name, value in identity[free].items() if name not in variant_values}
     chosen = {n: v for n, v in identity.items() if n not in variant_values and v != defaults.get(n)}
     shown = {name: value for name, value in chosen.items() if not isinstance(value, list | dict)}
@@ -220,14 +222,14 @@ def lab_name(
 
 
 def check_terms(terms: LabConfig, confirm: int = 0) -> None:
-    """What is wrong with how a command is to run, before anything is started."""
+    """Raise InvalidOptions, with all problems of the settings, before anything is started."""
     problems = []
     if isinstance(terms.runs, int) and terms.runs < 1:
         problems.append(f"runs must be at least 1, not {terms.runs}")
     if not 0.5 < terms.level < 1:
         problems.append(f"level must lie between 0.5 and 1, not {terms.level:g}")
     if terms.direction not in (None, "max", "min"):
-        problems.append(f"direction: must be one of max or min, not {terms.direction!r}")
+        problems.append(f"direction must be max or min, not {terms.direction!r}")
     if confirm < 0:
         problems.append(f"confirm must be at least 1, not {confirm}")
     if terms.study is not None and len(terms.study) > LONGEST_STUDY:

@@ -1,4 +1,4 @@
-"""compare: strategies head to head on the same seeds, with what each costs, and the baseline that learns alone."""
+"""compare: compare strategies on the same seeds, with the cost of each, and a baseline without a teacher."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ MATCHED = "none-matched"
 STRATEGIES = ("kd", "progressive", "attention", "mse", "combined")
 RUNS = 5
 STUDENT: Mapping[str, Any] = {"student": "cnn", "learning_rate": 1e-2, "steps": 2000}
-"""Attention transfer needs maps, so strategies are compared on a student that has them, at a rate that suits it; it
-has settled after fewer steps than the students that a sweep trains."""
+"""Attention transfer needs spatial maps, so strategies are compared on a student that has them, at a learning rate that
+suits it. It converges in fewer steps than the students that a sweep trains."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """One strategy: what it reached, and what a run of it took by itself."""
+    """One strategy: its result, and the time and memory of a run in its own process."""
 
     name: str
     accuracy: Estimate
@@ -59,7 +59,7 @@ class Strategy:
 
 @dataclass(frozen=True)
 class StrategyComparison:
-    """Strategies, best first, and every difference between two of them, judged as one family."""
+    """Strategies, best first, and the comparisons of all pairs, judged as one family."""
 
     study: str
     metric: str
@@ -68,7 +68,7 @@ class StrategyComparison:
     adjustment: str
     strategies: Sequence[Strategy]
     comparisons: Sequence[Comparison]
-    """Each with the better of the two as the candidate."""
+    """In each comparison, the better of the two is the candidate."""
     best: str
     cautions: Sequence[FilledCaution] = ()
     failed: bool = False
@@ -76,13 +76,13 @@ class StrategyComparison:
 
     @property
     def significant(self) -> list[Comparison]:
-        """The differences that are settled, the largest first."""
+        """The comparisons with the verdict better, largest difference first."""
         settled = [each for each in self.comparisons if each.verdict is Verdict.BETTER]
         return sorted(settled, key=lambda each: -abs(each.effect.value or 0.0))
 
     @property
     def alike(self) -> list[str]:
-        """The strategies that are not told apart from the best."""
+        """The strategies that are statistically indistinguishable from the best."""
         settled = {each.control for each in self.significant if each.candidate == self.best}
         compared = {each.control for each in self.comparisons if each.candidate == self.best}
         return [each.name for each in self.strategies if each.name in compared - settled]
@@ -124,10 +124,10 @@ def compare_strategies(
     family: str | None = None,
     terms: LabConfig | None = None,
 ) -> StrategyComparison:
-    """Distil with every strategy on the same seeds; `none`, learning from labels alone, is always among them.
+    """Distill with every strategy on the same seeds; the baseline `none`, learning from labels alone, is always added.
 
-    Time and tensor memory are measured on runs that had a process to themselves. With `compute_matched` there is a
-    second baseline that trains as long as the slowest strategy took.
+    Time and tensor memory are measured on runs in their own process. `compute_matched` adds a second baseline that
+    trains as long as the slowest strategy took.
     """
     terms = terms or LabConfig(runs=RUNS)
     study = as_registered(plan_compare(strategies, options=options, family=family, terms=terms), terms.plan)
@@ -159,15 +159,15 @@ def plan_compare(
     family: str | None = None,
     terms: LabConfig | None = None,
 ) -> Study:
-    """The study that `compare_strategies` would launch first, before a registration gives it other seeds.
+    """Return the study that `compare_strategies` would launch first, before a registration changes its seeds.
 
-    Starts and writes nothing. A baseline of matched compute is no part of it: its steps follow from the times of runs.
+    Starts and writes nothing. The compute-matched baseline is not part of it: its steps depend on the times of runs.
     """
     terms, fixed = terms or LabConfig(runs=RUNS), with_student(options or {})
     check_terms(terms)
     recipe = load_checked_recipe(RECIPE)
     names = _check_strategies(recipe, strategies, fixed)
-    terms.judged_by(family)  # refuses a family that cannot be judged
+    terms.judged_by(family)  # raises for an invalid adjustment
     return terms.plan_of(
         lab_name("compare", recipe, fixed, terms.study, usual=STUDENT, variant_values={"strategy": BASELINE}),
         recipe,
@@ -178,7 +178,7 @@ def plan_compare(
 
 
 def with_student(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The usual student where none is named; another one comes with the recipe's own settings."""
+    """Add the settings of the default student, unless another student is named."""
     usual = given.get("student", STUDENT["student"]) == STUDENT["student"]
     return {**(STUDENT if usual else {}), **given}
 
@@ -190,7 +190,7 @@ def _check_strategies(recipe: LoadedRecipe, given: Sequence[str], fixed: Mapping
     if not given:
         problems.append("no strategy is named")
     if "strategy" in fixed:
-        problems.append("strategy is what is compared; it cannot be fixed")
+        problems.append("strategy is what is compared, so it cannot be fixed")
     if problems:
         raise InvalidOptions(problems[0], problems=problems[1:], hint=f"Strategies: {', '.join(valid)}.")
     return list(dict.fromkeys([BASELINE, *given]))
@@ -223,10 +223,10 @@ def _judge(
 
 
 def _worst_first(arms: Mapping[str, Array], direction: str) -> list[str]:
-    """So that in every pair the better one is the candidate; a lost run counts as the worst value seen."""
+    """Order arms so that in every pair the better one is the candidate. A lost run counts as the worst value seen."""
     sign = 1 if direction == "max" else -1
     scored = with_worst(arms, direction)
-    last_first = list(arms)[::-1]  # so that of equals the first is best
+    last_first = list(arms)[::-1]  # so that among equal arms the first is best
     return sorted(last_first, key=lambda name: sign * exact_mean(scored[name]))
 
 
@@ -253,14 +253,14 @@ def _memory(runs: Sequence[Run]) -> tuple[float | None, str | None]:
 
 
 def _matched(ran: Ran, study: Study, recipe: LoadedRecipe, terms: LabConfig) -> dict[str, Any] | None:
-    """As many steps as the baseline can do in the time of the slowest strategy; once decided, it stays."""
+    """Return the baseline with as many steps as fit into the slowest strategy's time; a recorded choice is kept."""
     planned = (load_plan(open_store(terms.store, study.study), study.study) or {}).get("variants", {}).get(MATCHED)
     if planned and not terms.replace_old:
         return dict(planned)
     times = {name: _time(_completed(ran, name)) for name in ran.run_set.arms if name != MATCHED}
     own, others = times.pop(BASELINE), [seconds for seconds in times.values() if seconds is not None]
     if own is None or not others:
-        raise RunsFailed("the times of the baseline and of a strategy are not known, so nothing can be matched")
+        raise RunsFailed("compute cannot be matched: it needs the times of the baseline and of a strategy")
     steps = int(resolve(recipe, {**study.options, "strategy": BASELINE}, where=MATCHED).to_dict()["steps"])
     matched = round(steps * max(others) / own)
     return {"strategy": BASELINE, "steps": matched} if matched > steps else None

@@ -1,4 +1,4 @@
-"""Charts of the laboratory: a sweep's curve, strategies side by side, an ablation as a forest, a frontier of costs."""
+"""Charts of the lab commands: a sweep as a curve, strategies side by side, an ablation as a forest plot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairtrial.report import charts
 
 
 def sweep_chart(sweep: Sweep, path: Path) -> None:
-    """The metric over the values that were tried; with several options every setting is a category."""
+    """Draw the metric over the swept values; with several options, each setting is a category."""
     one = len(sweep.params) == 1
     rows = [
         {
@@ -42,17 +42,17 @@ def _sweep_title(sweep: Sweep) -> str:
     best = ", ".join(f"{name} {value}" for name, value in sweep.best.values.items())
     alike = sweep.alike
     if alike is None:
-        return f"Best {best}; one run each cannot tell the values apart"
+        return f"Best {best}; one run each cannot distinguish the values"
     others = len(alike) - 1
     if others == 0:
         return f"Best {best}: better than all {len(sweep.points) - 1} others"
-    return f"Best {best}; {others} of {counted(len(sweep.points) - 1, 'other value')} cannot be told apart from it"
+    return f"Best {best}; {others} of {counted(len(sweep.points) - 1, 'other value')} cannot be distinguished from it"
 
 
 def strategies_chart(strategy_comparison: StrategyComparison, path: Path) -> None:
     rows = [{**_row(each), "group": _group(strategy_comparison, each.name)} for each in strategy_comparison.strategies]
     message = (
-        f"; not told apart from it: {', '.join(strategy_comparison.alike)}"
+        f"; statistically indistinguishable from it: {', '.join(strategy_comparison.alike)}"
         if strategy_comparison.alike
         else ": better than every other strategy"
     )
@@ -84,7 +84,7 @@ def _group(strategy_comparison: StrategyComparison, name: str) -> str:
 
 
 def ablation_chart(ablation: Ablation, path: Path) -> None:
-    """What taking each set away changed, against the full model."""
+    """Draw the effect of removing each set of components, compared with the full model."""
     rows = [
         {
             "name": f"without {' and '.join(row.removed)}",

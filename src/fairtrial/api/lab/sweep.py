@@ -1,6 +1,6 @@
-"""sweep, temperature, alpha: real trainings over a grid of values, the winner, and who cannot be told apart from it.
+"""sweep, temperature, alpha: train over a grid of values, and find the best and those indistinguishable from it.
 
-plan a grid → launch what is missing → number the runs → pick the winner and its set → confirm on fresh seeds and data
+plan a grid → launch what is missing → score the runs → pick the winner and its set → confirm on fresh seeds and data
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from fairtrial.stats.summaries import SummaryRule
 from fairtrial.stats.sweeps import Winner, mean_of, pick_winner
 
 CONFIRMED = 5
-"""How many fresh runs the caution about an unconfirmed winner suggests."""
+"""Number of fresh runs that the caution about an unconfirmed winner suggests."""
 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One setting: the mean of its runs by the metric that selects, and whether it is in the winner's set."""
+    """One setting: the mean of its runs by the selection metric, and whether it is in the winner's set."""
 
     variant: str
     values: Mapping[str, Any]
@@ -62,13 +62,13 @@ class SweepPoint:
 
     @property
     def value(self) -> Any:
-        """The value that was swept; with several options, all of them by name."""
+        """The swept value; with several options, all values by name."""
         return next(iter(self.values.values())) if len(self.values) == 1 else dict(self.values)
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """Winner and baseline on fresh seeds and fresh report data: what they are worth without the luck of selection."""
+    """Winner and baseline on fresh seeds and fresh report data: an estimate without selection bias."""
 
     study: str
     winner: str
@@ -95,7 +95,7 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A finished sweep. `best` is the selection estimate; `confirmation` the unbiased one, where it was asked for."""
+    """A finished sweep. `best` is the selection estimate; `confirmation` the unbiased one, if requested."""
 
     kind: str
     study: str
@@ -128,7 +128,7 @@ class Sweep:
 
     @property
     def alike(self) -> list[SweepPoint] | None:
-        """The values that cannot be told apart from the best, itself among them; None where nothing can tell."""
+        """The values statistically indistinguishable from the best, including it; None if there are too few runs."""
         if self.winner.alike is None:
             return None
         return [point for point in self.points if point.alike]
@@ -169,7 +169,7 @@ def _row(point: SweepPoint) -> dict[str, Any]:
 def temperature_sweep(
     start: float = 1.0, end: float = 8.0, step: float = 0.5, runs: int | Sequence[int] | None = None, **settings: Any
 ) -> Sweep:
-    """Distil at every temperature of a range. Takes what `sweep` takes, and any option of `distill` in `options`."""
+    """Distill at every temperature of a range. Takes the arguments of `sweep`; `options` are those of `distill`."""
     axis = span("temperature", start, end, step)
     return unrecorded(sweep)("distill", [axis], kind="temperature", **_with_runs(settings, runs))
 
@@ -178,12 +178,12 @@ def temperature_sweep(
 def alpha_sweep(
     start: float = 0.0, end: float = 1.0, step: float = 0.1, runs: int | Sequence[int] | None = None, **settings: Any
 ) -> Sweep:
-    """Distil with every weight of the teacher in a range."""
+    """Distill with every weight of the teacher (alpha) in a range."""
     return unrecorded(sweep)("distill", [span("alpha", start, end, step)], kind="alpha", **_with_runs(settings, runs))
 
 
 def plan_range_sweep(kind: str, start: float, end: float, step: float, **settings: Any) -> Study:
-    """The study that `temperature_sweep` or `alpha_sweep` would launch; `kind` is the option that is swept."""
+    """Return the study that `temperature_sweep` or `alpha_sweep` would launch; `kind` is the swept option."""
     return plan_sweep("distill", [span(kind, start, end, step)], kind=kind, **settings)
 
 
@@ -208,17 +208,18 @@ def sweep(
     kind: str = "sweep",
     terms: LabConfig | None = None,
 ) -> Sweep:
-    """Train a recipe at every setting of a grid and say which is best, and which cannot be told apart from it.
+    """Train a recipe at every setting of a grid; find the best, and those statistically indistinguishable from it.
 
-    `params` are texts such as `temperature=1:8:0.5`, `alpha=0.1,0.5` or `learning_rate=log:1e-4:1e-1:7`. The winner
-    is chosen by the eval split; `confirm` runs it and the baseline again on fresh seeds and fresh report data.
+    `params` are strings such as `temperature=1:8:0.5`, `alpha=0.1,0.5` or `learning_rate=log:1e-4:1e-1:7`. The winner
+    is chosen on the eval split. `confirm` is the number of fresh seeds on which the winner and the baseline run again,
+    with fresh report data.
     """
     terms = terms or LabConfig()
     plan = _lay_out_study(
         recipe, params, options=options, zipped=zipped, confirm=confirm, baseline=baseline, kind=kind, terms=terms
     )
     loaded, fixed, study = plan.recipe, plan.fixed, as_registered(plan.study, terms.plan)
-    fresh = _fresh_seeds(study, confirm, terms) if confirm else []  # refused now, not when everything has been trained
+    fresh = _fresh_seeds(study, confirm, terms) if confirm else []  # raises now, not after training
     ran = run_arms(study, terms, plan.metric)
     sweep = _judge(kind, study, loaded, plan.axes, plan.points, ran, terms)
     if confirm:
@@ -238,19 +239,22 @@ def plan_sweep(
     kind: str = "sweep",
     terms: LabConfig | None = None,
 ) -> Study:
-    """The study that `sweep` would launch, before a registration gives it other seeds. Starts and writes nothing."""
+    """Return the study that `sweep` would launch, before a registration changes its seeds.
+
+    Starts and writes nothing.
+    """
     plan = _lay_out_study(
         recipe, params, options=options, zipped=zipped, confirm=confirm, baseline=baseline, kind=kind,
         terms=terms or LabConfig(),
     )  # fmt: skip
     if confirm:
-        _unregistered_seeds(confirm, terms or LabConfig())  # as many as no sweep could confirm with are refused
+        _unregistered_seeds(confirm, terms or LabConfig())  # raises if it is too many
     return plan.study
 
 
 @dataclass(frozen=True)
 class _SweepPlan:
-    """The study of a sweep, and what it was made from."""
+    """The study of a sweep, and what it was built from."""
 
     study: Study
     recipe: LoadedRecipe
@@ -265,14 +269,14 @@ def _lay_out_study(
     recipe: str, params: Sequence[GridAxis | str], *, options: Mapping[str, Any] | None, zipped: bool, confirm: int,
     baseline: Any, kind: str, terms: LabConfig,
 ) -> _SweepPlan:  # fmt: skip
-    """Every setting of the grid as a variant; what could not be trained or confirmed is refused here."""
+    """Plan every setting of the grid as a variant; reject settings that could not be trained or confirmed."""
     fixed = dict(options or {})
     check_terms(terms, confirm)
     loaded = load_checked_recipe(recipe)
     axes = [parse_axis(param) if isinstance(param, str) else param for param in params]
     points = lay_out(loaded, fixed, axes, zipped=zipped)
     if baseline is not None and not confirm:
-        raise InvalidOptions("a baseline is what --confirm compares with", hint="Add --confirm N.")
+        raise InvalidOptions("a baseline is only used with --confirm", hint="Add --confirm N.")
     base = _baseline(loaded, fixed, axes, baseline) if confirm else None
     if base is not None:
         _check_confirmation(loaded, fixed, [*points, base])
@@ -289,17 +293,17 @@ def _lay_out_study(
 
 
 def _check_confirmation(recipe: LoadedRecipe, fixed: Mapping[str, Any], points: Sequence[GridPoint]) -> None:
-    """Whatever wins must be possible with fresh report data: say so now, not when everything has been trained."""
+    """Check before training that every possible winner is valid with fresh report data."""
     for point in points:
         fresh = recipe.fresh_report(resolve(recipe, {**fixed, **point.values}, where=point.variant), 0) or {}
         for name in fresh:
             if name in point.values:
-                raise InvalidOptions(f"{name} cannot be swept with --confirm, which chooses it itself")
+                raise InvalidOptions(f"{name} cannot be swept with --confirm, which sets it itself")
         resolve(recipe, {**fixed, **point.values, **fresh}, where=f"--confirm of {point.variant}")
 
 
 def _baseline(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[GridAxis], given: Any) -> GridPoint:
-    """What the winner is confirmed against: the given values, or the recipe's defaults."""
+    """Return the setting that the winner is confirmed against: the given values, or the recipe's defaults."""
     names = [axis.name for axis in axes]
     if isinstance(given, str) and "=" in given:
         given = {key.strip(): value for key, _, value in (part.partition("=") for part in given.split(","))}
@@ -307,14 +311,14 @@ def _baseline(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Gri
         values = defaults_of(recipe, names)
         unset = [name for name, value in values.items() if value is None]
         if unset:
-            raise UserError(f"{unset[0]} has no default to compare with", hint="Name one with --baseline.")
+            raise UserError(f"{unset[0]} has no default to compare with", hint="Set it with --baseline.")
     elif isinstance(given, Mapping):
         values = dict(given)
     else:
         values = {names[0]: given}
     if set(values) != set(names):
         raise InvalidOptions(
-            f"the baseline must give {', '.join(names)}", hint="Like --baseline temperature=4,alpha=1."
+            f"the baseline must set {', '.join(names)}", hint="For example: --baseline temperature=4,alpha=1"
         )
     options = resolve(recipe, {**fixed, **values}, where="baseline").to_dict()
     taken = {name: options.get(name, values[name]) for name in names}
@@ -362,7 +366,7 @@ def _statistics(points: Sequence[SweepPoint], winner: Winner, terms: LabConfig) 
 
 
 def _fresh_seeds(study: Study, count: int, terms: LabConfig) -> list[int]:
-    """Seeds that had no part in choosing; those of a registration that derives its seeds are derived too."""
+    """Return seeds that were not used for selection; derived ones if the study's registration derives its seeds."""
     registration = registration_for(study.study, terms.plan)
     if registration is not None and registration.derives_seeds:
         return registration.derived(CONFIRMATION, count)
@@ -381,7 +385,7 @@ def _confirm(
     seeds: list[int],
     terms: LabConfig,
 ) -> Sweep:
-    """Winner and baseline again, on seeds and report data that had no part in choosing."""
+    """Run the winner and the baseline again, on seeds and report data that were not used for selection."""
     best = sweep.best
     options = resolve(recipe, {**fixed, **best.values}, where=best.variant)
     asked = [sweep.study, sorted(point.variant for point in sweep.points), sweep.runs, best.variant]
@@ -400,7 +404,7 @@ def _confirm(
     )
     try:
         ran = run_arms(study, terms, metric)
-    except RunsFailed as error:  # what the sweep found stands without it
+    except RunsFailed as error:  # the sweep is valid without it
         return replace(sweep, cautions=[NOT_CONFIRMED.fill(why=error.message)], failed=True)
     question = Question(metrics=[ran.metric], direction=ran.direction, alpha=terms.alpha)
     alone = len(arms) == 1
@@ -466,7 +470,7 @@ def _claimed_numbers(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recompute(store: Store, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Every setting of a sweep with its mean, and the best, from the runs of its study."""
+    """Recompute the mean of every setting of a sweep, and the best one, from the runs of its study."""
     run_set = from_study(store, question["study"], MetricQuery([question["metric"]], question["direction"]))
     scores, _ = number_runs(run_set, run_set.metric, run_set.direction, SummaryRule())
     param, alpha = question["param"], round(1 - float(question["level"]), 12)

@@ -1,1 +1,1 @@
-"""Verbs about money: cost-performance, recommend."""
+"""The verbs about costs: cost-performance, recommend."""

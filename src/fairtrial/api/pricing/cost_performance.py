@@ -1,4 +1,4 @@
-"""cost-performance: price every configuration on a card and say which of them are worth their money."""
+"""cost-performance: price every configuration on a card, and find the frontier of cost against the metric."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fairtrial.stats.sweeps import mean_of
 
 @dataclass(frozen=True)
 class CostPerformance:
-    """Every configuration on one card, with the frontier between what they cost and what they reach."""
+    """Every configuration priced on one card, with the Pareto frontier of the objectives."""
 
     model: CostModel
     frontier: Frontier
@@ -74,7 +74,7 @@ class CostPerformance:
 
 
 def point_row(priced: Priced, level: float) -> dict[str, Any]:
-    """A point as documents have it: what it costs, what it reaches, and on what each figure rests."""
+    """Return a point as it appears in documents: its cost, its metric, and the basis of each figure."""
     point = priced.point
     return {
         "name": point.name, "card": priced.card.name,
@@ -88,7 +88,7 @@ def point_row(priced: Priced, level: float) -> dict[str, Any]:
 
 
 def estimated(reading: Reading, level: float) -> Estimate:
-    """A reading with its interval, where seeds are known."""
+    """Return a reading with its interval, if its seeds are known."""
     return mean_of(np.array(list(reading.by_seed.values()) or [reading.value]), round(1 - level, 12))
 
 
@@ -102,7 +102,7 @@ def cost_performance(
     terms: LabConfig | None = None,
     today: date | None = None,
 ) -> CostPerformance:
-    """Price the configurations of a source on a card; `reference` asks for the hypervolume above it."""
+    """Price the configurations of a source on a card; `reference` is the reference point for the hypervolume."""
     terms, today = terms or LabConfig(), today or date.today()
     check_terms(terms)
     gathered = gather_points(source or Source(), terms, today, gpu, lambda: _check_asked(objectives, reference))
@@ -118,20 +118,20 @@ def cost_performance(
 
 
 def _check_asked(objectives: Sequence[str], reference: Mapping[str, float] | None) -> None:
-    """Refuse what cannot be answered before anything is trained for it."""
+    """Reject invalid objectives and reference points before anything is trained."""
     asked = OptimizationTarget(objectives=tuple(objectives))
     if reference is not None:
         corner_of(reference, asked)
 
 
 def price_cautions(points: Sequence[Priced], table: PriceTable, today: date) -> list[FilledCaution]:
-    """What is to be said about the prices of the cards that these points are on, each card once."""
+    """Return the cautions about the prices of the cards that these points use, once per card."""
     cards = {point.card.name: point.card for point in points}
     return [caution for card in cards.values() for caution in table.cautions(card, today)]
 
 
 def conversion_cautions(points: Sequence[Priced]) -> list[FilledCaution]:
-    """On what converted hours rest, each basis once."""
+    """Return a caution for each basis on which hours were converted."""
     bases = {(point.card.name, point.basis) for point in points if point.basis}
     return [CONVERTED_HOURS.fill(card=card, basis=basis) for card, basis in sorted(bases)]
 
@@ -157,7 +157,7 @@ def _claimed_numbers(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recompute(store: Store, question: Mapping[str, Any]) -> dict[str, Any]:
-    """The priced points of a study and the frontier between them, from its runs."""
+    """Recompute the priced points of a study and their frontier from its runs."""
     points = RecordedPoints.of(store, question)
     priced = unrecorded(cost_performance)(
         points.source, gpu=question["gpu"], objectives=question["objectives"], terms=points.terms, today=points.today

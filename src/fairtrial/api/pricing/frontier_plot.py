@@ -1,4 +1,4 @@
-"""The chart of cost-performance: what configurations cost and what they reach."""
+"""The chart of cost-performance: the cost of each configuration against its metric."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairtrial.report import charts
 
 
 def frontier_chart(cost_performance: CostPerformance, path: Path) -> None:
-    """Cost against the metric, with intervals and the frontier drawn."""
+    """Draw cost against the metric, with intervals and the frontier."""
     frontier, judged = cost_performance.frontier, cost_performance.frontier.judged
     rows = [
         _point_row(cost_performance, point, member)

@@ -1,4 +1,4 @@
-"""Configurations in a person's own file: rows of YAML, JSON or CSV become points, or all that is wrong with them."""
+"""Read configurations from a user's file: turn rows of YAML, JSON or CSV into points, or report all their errors."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from fairtrial.record.tables import read_csv_rows
 
 NEEDED = ("name", "hours", "memory", "device")
 PER_SEED = ("accuracies", "values")
-"""Columns with values per seed: the first of accuracy alone, the second of any metric."""
+"""Columns with values per seed: the first is for accuracy only, the second for any metric."""
 MOST_PROBLEMS = 12
 NEAR = 0.005
-"""A mean that is given beside its values may be rounded by so much of itself."""
+"""Largest relative rounding error of a mean that is given in addition to its values."""
 
 
 def read_points(path: Path, metric: str, device: str | None) -> list[CostPoint]:
-    """The points of a file; `device` is that of rows which do not name theirs."""
+    """Return the points of a file; `device` is the device of all rows, none of which may then name its own."""
     rows = _rows(path)
     if not rows:
-        raise UserError(f"{path.name} has no points", hint="Give name, hours, accuracy, memory and device of each.")
+        raise UserError(f"{path.name} has no points", hint="Give name, hours, accuracy, memory and device for each.")
     reader = _RowReader(path.name, metric, device)
     points = [point for number, row in enumerate(rows, 1) if (point := reader.point(row, number))]
     if reader.problems:
@@ -36,19 +36,19 @@ def read_points(path: Path, metric: str, device: str | None) -> list[CostPoint]:
 
 
 def _rows(path: Path) -> list[Mapping[str, Any]]:
-    """The rows of a CSV file, or the list in a YAML or JSON file, by itself or under `points`."""
+    """Return the rows of a CSV file, or the list in a YAML or JSON file, at the top level or under `points`."""
     if path.suffix.lower() == ".csv":
         return list(read_csv_rows(path))
     content = read_data(path, hint="Give a list of points: name, hours, accuracy, memory, device.")
     listed = content.get("points") if isinstance(content, dict) else content
     if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
-        raise UserError(f"{path.name} does not hold a list of points", hint="Like - {name: r8, hours: 2.1, …}.")
+        raise UserError(f"{path.name} does not contain a list of points", hint="Write: - {name: r8, hours: 2.1, …}")
     return listed
 
 
 @dataclass
 class _RowReader:
-    """Turns rows into points and collects everything that is wrong with them."""
+    """Turns rows into points, and collects all of their errors."""
 
     where: str
     metric: str
@@ -81,17 +81,17 @@ class _RowReader:
         )
 
     def _given(self, row: Mapping[str, Any], label: str) -> dict[str, Any]:
-        """The cells of a row by their column, with the device that was named for all of them."""
+        """Return the cells of a row by column, with the device that was given for all rows."""
         given = {str(key): value for key, value in row.items()}
         for word in ("name", "device"):
             if (why := refuse_shape(given.get(word))) is not None:
                 self.problems.append(f"{label}: {word} {why}")
         if self.device and _filled(given.get("device")):
-            self.problems.append(f"{label}: has a device of its own, {given['device']}; leave --device out")
+            self.problems.append(f"{label}: names its own device, {given['device']}; leave --device out")
         return {**given, "device": self.device} if self.device else given
 
     def _column(self, given: Mapping[str, Any], label: str) -> str:
-        """Where the metric stands: in a column of values per seed, or in its own; names what the row lacks."""
+        """Return the column of the metric: one of values per seed, or its own. Report columns that the row lacks."""
         columns = PER_SEED if self._is_accuracy else PER_SEED[1:]
         column = next((name for name in columns if _filled(given.get(name))), self.metric)
         lacking = [word for word in (*NEEDED, column) if word not in given]
@@ -111,10 +111,10 @@ class _RowReader:
         if len(memory) > 1:
             self.problems.append(f"{label}: memory must be one number, not {len(memory)}")
         if len(hours) > 1 and len(hours) != len(quality):
-            self.problems.append(f"{label}: {len(hours)} hours and {len(quality)} values do not belong together")
+            self.problems.append(f"{label}: {len(hours)} hours do not match {len(quality)} values")
 
     def _numbers(self, given: Any, label: str, least: float | None = None) -> list[float]:
-        """The numbers of a cell: one, or several in a list or separated by spaces or semicolons."""
+        """Return the numbers of a cell: one, or several in a list or separated by spaces or semicolons."""
         numbers = []
         for each in _listed(given):
             value = number_in(each)
@@ -147,14 +147,14 @@ class _RowReader:
         if not seeds or problems:
             return None
         if len(seeds) != len(quality):
-            self.problems.append(f"{label}: seeds must be as many as the values, {len(quality)}, not {len(seeds)}")
+            self.problems.append(f"{label}: {len(quality)} values need as many seeds, not {len(seeds)}")
         if len(set(seeds)) < len(seeds):
-            self.problems.append(f"{label}: the same seed twice is not another run")
+            self.problems.append(f"{label}: it lists the same seed twice")
         return seeds
 
 
 def _listed(given: Any) -> list[Any]:
-    """What a cell holds: nothing, one thing, or several in a list or separated by spaces or semicolons."""
+    """Return what a cell holds: nothing, one item, or several in a list or separated by spaces or semicolons."""
     if not _filled(given):
         return []
     if isinstance(given, list | dict | bool):
@@ -167,7 +167,7 @@ def _filled(value: Any) -> bool:
 
 
 def _by_seed(values: Sequence[float], seeds: Sequence[str] | None) -> Any:
-    """As a point takes it: by seed where seeds are named, a list where there are several, else one number."""
+    """Return values as CostPoint takes them: by seed if seeds are named, a list of several, or one number."""
     if len(values) == 1 and (seeds is None or len(seeds) > 1):
         return values[0]
     return dict(zip(seeds, values, strict=True)) if seeds else list(values)

@@ -1,4 +1,4 @@
-"""Configurations to choose from: the variants of a study, the rows of a file, or a family that is trained now."""
+"""Gather configurations to choose from: variants of a study, rows of a file, or a family that is trained now."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENOUGH = 5
 
 @dataclass(frozen=True)
 class Source:
-    """Where the points come from. Exactly one of study, file and training is used; with none, the newest study."""
+    """Where the points come from. Set at most one of study, file and training; with none, the newest study is used."""
 
     study: str | None = None
     configs: str | os.PathLike[str] | None = None
@@ -49,17 +49,17 @@ class Source:
     metric: str | None = None
     """NAME, or NAME:max or NAME:min."""
     device: str | None = None
-    """What the hours were measured on, where neither the file nor this machine says so."""
+    """What the hours were measured on, if neither the file nor this machine says so."""
     prices: str | os.PathLike[str] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    """When a family is trained: options of the recipe that all of it shares."""
+    """Recipe options that the whole family shares when it is trained."""
     calibration: Calibration | None = None
-    """How fast the machine of the runs is, where somebody has measured it before."""
+    """Speed of the machine that made the runs, if it was measured before."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """Points with what is known about them as a whole."""
+    """Points, with facts about all of them together."""
 
     points: Sequence[CostPoint]
     judged: OptimizationTarget
@@ -75,7 +75,7 @@ class Points:
 
 @dataclass(frozen=True)
 class RecordedPoints:
-    """The points that a recorded question was about, priced as on its day."""
+    """The points of a recorded question, priced as on its day."""
 
     source: Source
     terms: LabConfig
@@ -92,16 +92,16 @@ class RecordedPoints:
 
 
 def can_be_priced_again(result: Mapping[str, Any]) -> bool:
-    """Whether a recorded result rests on our own price table: a file of prices is no part of a bundle."""
+    """Return whether a recorded result used the built-in prices: a price file is not part of a bundle."""
     return result.get("prices") == BUILT_IN.source
 
 
 def gather_points(
     source: Source, terms: LabConfig, today: date, gpu: str | None, also: Callable[[], object] = lambda: None
 ) -> Points:
-    """The points that a person means; whatever is wrong with the request is said before anything is trained.
+    """Return the requested points; report all errors in the request before anything is trained.
 
-    `gpu` must have a price where it is given; `also` checks the rest of the request.
+    If `gpu` is given, it must have a price; `also` checks the rest of the request.
     """
     store = open_store(terms.store)
     study = source.study or (None if source.train or source.configs else _newest(store, source))
@@ -119,13 +119,13 @@ def gather_points(
         return _from_study(store, study, source) if study and not begun else None
 
     table, points, *_ = all_at_once(read_table, read_what_is_at_hand, partial(_refuse_two_places, source), also)
-    if begun:  # the same command goes on from where it was stopped
+    if begun:  # the same command resumes a family that was interrupted
         source, terms = replace(source, options=begun["options"]), replace(terms, runs=begun["seeds"])
     return replace(points or _from_family(store, source, terms), table=table)
 
 
 def _begun_family(store: Store, study: str) -> dict[str, Any] | None:
-    """The plan of a family that was begun and not finished; None for every other study."""
+    """Return the plan of a family that was started but not finished; None for every other study."""
     plan = load_plan(store, study) if study.startswith(FAMILY_STUDY) else None
     if plan is None:
         return None
@@ -137,27 +137,27 @@ def _begun_family(store: Store, study: str) -> dict[str, Any] | None:
 
 def _refuse_two_places(source: Source) -> None:
     chosen = [word for word in ("study", "configs", "train") if getattr(source, word)]
-    problems = [f"points come from one place: {' and '.join(chosen)} exclude each other"] if len(chosen) > 1 else []
+    problems = [f"points come from one source: {' and '.join(chosen)} exclude each other"] if len(chosen) > 1 else []
     if source.train and source.device:
-        problems.append("device: what is trained now is measured on this machine")
+        problems.append("device: runs that are trained now are measured on this machine")
     if problems:
         raise UserError(problems[0], problems=problems[1:])
 
 
 def parse_metric(given: str | None) -> tuple[str | None, str | None]:
-    """NAME:max or NAME:min, or only a name."""
+    """Split NAME:max or NAME:min into name and direction; a name alone has the direction None."""
     if given is None:
         return None, None
     name, colon, direction = given.rpartition(":")
     if not (name if colon else given).strip():
-        raise UserError(f"metric: '{given}' names none")
+        raise UserError(f"metric: '{given}' has no name")
     if colon and direction not in ("max", "min"):
         raise UserError(f"metric: the direction of '{given}' must be max or min, not '{direction}'")
     return (name, direction) if colon else (given, None)
 
 
 def _newest(store: Store, source: Source) -> str | None:
-    """The newest study whose runs have hours and the metric."""
+    """Return the newest study with a completed run that has a wall time and the metric."""
     metric, _ = parse_metric(source.metric)
     for row in list_rows(store):
         usual = row["study"] not in (ADHOC_STUDY, DEPENDENCIES_STUDY)
@@ -168,12 +168,12 @@ def _newest(store: Store, source: Source) -> str | None:
 
 
 def _from_family(store: Store, source: Source, terms: LabConfig) -> Points:
-    """LoRA at four ranks and full fine-tuning, trained now: each in a process of its own, since hours are wanted."""
+    """Train LoRA at four ranks and full fine-tuning now, each run in its own process, because hours are measured."""
     recipe = load_checked_recipe(FAMILY_RECIPE)
     family: Mapping[str, Mapping[str, Any]] = recipe.module.FAMILY
     changed = {name for values in family.values() for name in values} & set(source.options)
     if changed:
-        raise UserError(f"{', '.join(sorted(changed))}: differs within the family; it cannot be set for all of it")
+        raise UserError(f"{', '.join(sorted(changed))}: differs within the family, so it cannot be set for all of it")
     name = lab_name(FAMILY_STUDY, recipe, source.options, None, variant_values=next(iter(family.values())))
     metric = recipe.metric.on("report") if recipe.metric else None
     study = terms.study_of(name, recipe, metric, options=dict(source.options), variants=dict(family))
@@ -201,8 +201,8 @@ def _from_study(store: Store, name: str, source: Source) -> Points:
         points.append(_point(arm, traces, hours, scores, worst, run_set))
     if not points:
         raise UserError(
-            f"no variant of study '{run_set.source}' has both {run_set.metric} and hours of its own",
-            hint="Hours come from runs that had a process to themselves: launch it, or run it with --no-stack.",
+            f"no variant of study '{run_set.source}' has both {run_set.metric} and measured hours",
+            hint="Hours are recorded only for runs in their own process: launch it, or run it with --no-stack.",
         )
     facts = [trace.facts for traces in run_set.arms.values() for trace in traces if _is_timed(trace)]
     device, local = _device(store, source, facts)
@@ -222,7 +222,7 @@ def _from_study(store: Store, name: str, source: Source) -> Points:
 
 
 def _device(store: Store, source: Source, facts: Sequence[Mapping[str, Any]]) -> tuple[str, Calibration | None]:
-    """What the hours were measured on, and how fast that is where it is no card of the table."""
+    """Return what the hours were measured on, and its speed if it is not a card of the table."""
     if source.device:
         return source.device, None
     return (LOCAL, source.calibration) if source.calibration else measured_on(store, facts)
@@ -240,7 +240,7 @@ def _worst(scores: RunScores, direction: str) -> float:
 def _point(
     arm: str, traces: Sequence[Trace], hours: Mapping[str, float], scores: RunScores, worst: float, run_set: RunSet
 ) -> CostPoint:
-    """A variant; a run that was lost counts as the worst value seen, since the next one may be lost too."""
+    """Return the point of a variant. A lost run counts as the worst value seen: the next one may be lost too."""
     values = {seed: worst if each.value is None else each.value for seed, each in scores[arm].items()}
     lost = sum(each.value is None for each in scores[arm].values())
     memory, basis = _memory(traces)
@@ -251,7 +251,7 @@ def _point(
 
 
 def _memory(traces: Sequence[Trace]) -> tuple[float | None, str]:
-    """The most that any run needed: the tensors of training where they were counted, else the whole process."""
+    """Return the most memory that any run needed: training tensors if they were counted, else the whole process."""
     for name, basis in (
         ("peak_tensor_bytes", "tensors that training keeps, measured"),
         ("peak_process_bytes", "largest size of the process, measured"),
@@ -264,7 +264,7 @@ def _memory(traces: Sequence[Trace]) -> tuple[float | None, str]:
 
 
 def _of_runs(run_set: RunSet) -> list[FilledCaution]:
-    """What the runs themselves are careful about, each once."""
+    """Return the cautions of the runs themselves, each once."""
     cautions = [
         each for traces in run_set.arms.values() for trace in traces for each in trace.facts.get("cautions", ())
     ]
@@ -272,7 +272,7 @@ def _of_runs(run_set: RunSet) -> list[FilledCaution]:
 
 
 def _missing(run_set: RunSet, scores: RunScores) -> list[FilledCaution]:
-    """Planned runs that are not there: the answer is about a part of the study."""
+    """Return a caution if planned runs are missing: the answer then covers only a part of the study."""
     damaged = {
         arm: {trace.seed for trace in traces if trace.status is Status.DAMAGED} for arm, traces in run_set.arms.items()
     }

@@ -1,4 +1,4 @@
-"""recommend: the configuration that fits the constraints, why it is the one, and what else there is."""
+"""recommend: find the best configuration that meets the constraints, with the reasons and the alternatives."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NEARLY_FULL = 0.9
 
 @dataclass(frozen=True)
 class Advice:
-    """What was recommended, from which points, and what to be careful about."""
+    """The recommendation, the points that it is based on, and cautions."""
 
     recommendation: Recommendation
     gathered: Points
@@ -130,7 +130,7 @@ def recommend(
     terms: LabConfig | None = None,
     today: date | None = None,
 ) -> Advice:
-    """The best configuration that meets the constraints on a card, or on any card of the table with `gpu="any"`."""
+    """Find the best configuration that meets the constraints on a card, or on any card with `gpu="any"`."""
     terms, today, constraints = terms or LabConfig(), today or date.today(), constraints or Constraints()
     check_terms(terms)
     source, several = source or Source(), gpu.lower() == ANY
@@ -150,13 +150,13 @@ def recommend(
 
 
 def _asked(source: Source) -> OptimizationTarget | None:
-    """The metric that a request is about, as far as it is known before the points are read."""
+    """Return the metric of the request; None if it or its direction is unknown before the points are read."""
     metric, direction = parse_metric(source.metric)
     metric = metric or ("accuracy" if source.configs else None)
     way = None if metric is None else settle(metric, stated=direction).better
     return (
         None if metric is None or way is None else OptimizationTarget(metric, way)
-    )  # what a study recorded may still say it
+    )  # a study may have recorded the direction
 
 
 def _cautions(recommendation: Recommendation, gathered: Points, today: date) -> list[FilledCaution]:
@@ -204,11 +204,11 @@ def _claimed_questions(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _possible_cards(result: Mapping[str, Any]) -> list[str]:
-    """A result names the card of each row, but not whether that one card was asked for or any."""
+    """Return what `gpu` may have been: a result names the card of each row, but not if it was asked for."""
     table = list(BUILT_IN.cards)
     rows = [result["expected"], result["joint_relaxation"], *result["alternatives"], *result["relaxations"]]
     named = {row["card"] for row in rows if row and row["card"]}
-    every = [ANY] if result["candidates"] % len(table) == 0 else []  # then each configuration stands on every card
+    every = [ANY] if result["candidates"] % len(table) == 0 else []  # then each configuration may be on every card
     return every if len(named) > 1 else [*(named or table), *every]
 
 
@@ -218,7 +218,7 @@ def _claimed_numbers(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recompute(store: Store, question: Mapping[str, Any]) -> dict[str, Any]:
-    """What is recommended among the configurations of a study, from its runs."""
+    """Recompute the recommendation among the configurations of a study from its runs."""
     points = RecordedPoints.of(store, question)
     advice = unrecorded(recommend)(
         points.source,
