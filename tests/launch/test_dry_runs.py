@@ -47,7 +47,7 @@ def test_rays_address_and_what_a_run_needs_are_shown(cli: Cli, store: Store) -> 
     )
     assert told.code == 0, told.err
     assert told.out.splitlines() == [
-        "On the Ray cluster at head:6379, at most 2 at once, each with 4 cores, 1 card:", *RUNS
+        "On the Ray cluster at head:6379, at most 2 at once, each with 4 cores, 1 GPU:", *RUNS
     ]  # fmt: skip
     assert "No connection was made" in told.err
     document = cli(*STUDY, "--on", "ray", "--dry-run", "--format", "json").json["launcher"]

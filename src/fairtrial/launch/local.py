@@ -64,7 +64,7 @@ def _fitting(resources: ResourceRequest) -> int:
 
 
 class LocalLauncher:
-    """Runs jobs through one job server. With `fresh`, every job gets a new interpreter, as threads per run require.
+    """Runs jobs through one job server. `fresh` gives every job a new interpreter, for more than one thread per run.
 
     `devices` has one GPU per slot; a job sees only its own.
     """

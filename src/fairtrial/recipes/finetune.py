@@ -48,7 +48,7 @@ FAMILY: Mapping[str, Mapping[str, Any]] = {
     **{f"lora-r{rank}": {"method": "lora", "rank": rank} for rank in (8, 16, 32, 64)},
     "full": {"method": "full"},
 }
-"""The variants that `cost-performance` trains if the user names no study."""
+"""The variants that `cost-performance` trains if the store has no study that it can price."""
 
 ADAPTED = ["qkv", "merge", "widen", "narrow"]
 PATCH = 4

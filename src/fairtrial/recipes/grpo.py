@@ -138,7 +138,7 @@ def warm() -> None:
 
 
 def data(options: PlayOptions, _cache: Cache) -> Dataset | None:
-    """Return the hash of the user's model directory and game file, or None if both are built in.
+    """Return a data set that identifies the user's model directory and game file, or None if both are built in.
 
     They are part of the run's identity. The built-in model and games are determined by the options and the seed.
     """

@@ -159,7 +159,7 @@ def stack_key(options: Options) -> str | None:
 
 
 def check(options: Options) -> None:
-    """Check that the policy supports the environment's spaces. Other than classic ones are created once to find out."""
+    """Check that ppo supports the environment's spaces. A Gymnasium environment is created once to read them."""
     from fairtrial.recipes.rl.spaces import check_policy, make_environment, policy_kind, read_space
 
     if options.env in CLASSIC:

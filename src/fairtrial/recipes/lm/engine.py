@@ -1,7 +1,7 @@
 """Batched sampling with a request queue, shared prefills of equal prompts, and a prefix cache.
 
 A completion depends on its request's seed, the policy, and the batch it was in; the other requests of the batch change
-at most the last digit of a logit. It does not depend on the contents of the caches: a prefix is always processed
+at most the last digit of a number. It does not depend on the contents of the caches: a prefix is always processed
 separately, so that a cache hit is bit-identical to a miss.
 """
 
