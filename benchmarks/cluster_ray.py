@@ -73,8 +73,8 @@ def _disturbed(folder: Path) -> list[Figure]:
     told = log.read_text()
     return [
         *compare("disturbed", store, quiet_study(folder / "quiet", log)),
-        Figure("disturbed: runs found without a sign of life", told.count("no sign of life"), "runs", goal=at_least(1)),
-        Figure("disturbed: places that Ray lost", told.count("is gone; it goes on"), "places", goal=at_least(1)),
+        Figure("disturbed: runs found without a sign of life", told.count("no heartbeat"), "runs", goal=at_least(1)),
+        Figure("disturbed: places that Ray lost", told.count("died; rescheduling"), "places", goal=at_least(1)),
     ]
 
 

@@ -55,7 +55,7 @@ def assert_told(answer: Answer, code: int, *parts: str) -> None:
         (["launch", "fake", "--variant", "a", "--variant", "a"], 2, ["'a' is given twice"]),
         (["launch", "fake", "--variant", "a:efect=1", "--variant", "b:nose=2"], 1, ["variant 'a'", "variant 'b'"]),
         (["launch", "command", "--", "run", "{lr}"], 1, ["placeholder {lr} has no value"]),
-        (["launch", "command"], 1, ["give the program after '--'"]),
+        (["launch", "command"], 1, ["pass the program after '--'"]),
         (["runs", "show", "nothing"], 1, ["no run named 'nothing'"]),
         (["runs", "list", "--where", "nonsense"], 2, ["cannot read the condition 'nonsense'"]),
         (["runs", "list", "--status", "done"], 2, ["unknown status 'done'"]),

@@ -361,7 +361,10 @@ def test_a_component_that_does_nothing_is_flagged(cli: Cli, launched: Cli, tmp_p
             ["attention_loss: strategy kd has no such term", "layer_matching: strategy kd has no such term"],
         ),
         ("strategy: attention\nlayer_matching: true", ["temperature: only soft_targets uses it"]),
-        ("temperature: 1\nattention_loss: false", ["temperature: it is 1", "attention_loss: it is switched off"]),
+        (
+            "temperature: 1\nattention_loss: false",
+            ["temperature: it is already 1", "attention_loss: it is switched off"],
+        ),
         ("matching_weight: 0", ["layer_matching: matching_weight is 0"]),
         ("alpha: 0", ["temperature: only soft_targets", "attention_loss: alpha is 0", "layer_matching: alpha is 0"]),
     ],

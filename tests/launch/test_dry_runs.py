@@ -47,7 +47,7 @@ def test_rays_address_and_what_a_run_needs_are_shown(cli: Cli, store: Store) -> 
     )
     assert told.code == 0, told.err
     assert told.out.splitlines() == [
-        "On the Ray cluster at head:6379, at most 2 at once, each with 4 cores, 1 card:", *RUNS
+        "On the Ray cluster at head:6379, at most 2 at once, each with 4 cores, 1 GPU:", *RUNS
     ]  # fmt: skip
     assert "No connection was made" in told.err
     document = cli(*STUDY, "--on", "ray", "--dry-run", "--format", "json").json["launcher"]
@@ -60,10 +60,10 @@ def test_rays_address_and_what_a_run_needs_are_shown(cli: Cli, store: Store) -> 
     [
         (["--on", "slurm", "--with", "partitio=x"], "did you mean 'partition'"),
         (["--on", "ray", "--with", "adress=x"], "did you mean 'address'"),
-        (["--on", "ray", "--address", "nonsense"], "'nonsense' is not the address of a Ray cluster"),
+        (["--on", "ray", "--address", "nonsense"], "'nonsense' is not a valid Ray cluster address"),
         (["--address", "head:6379"], "--address needs --on ray"),
         (["--on", "slurm", "--spot"], "--spot needs --on skypilot"),
-        (["--with", "partition=x"], "--on local has no settings, and so no 'partition'"),
+        (["--with", "partition=x"], "--on local has no settings, but --with set 'partition'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_a_dry_run_too(cli: Cli, words: list[str], told: str) -> None:
@@ -87,8 +87,8 @@ ITSELF = ("--", "python", "train.py", "{seed}")
 def test_a_program_has_four_cards_by_default_and_that_is_said(cli: Cli, where: tuple[str, ...]) -> None:
     told = cli("launch", "command", *where, *PROGRAM, *ITSELF)
     assert accelerators(told) == {"L4:4"}
-    assert "Cards: 4 L4 for each run by default; --gpus N chooses another number, --gpus 0 none" in told.err
-    assert told.json["launcher"]["notes"][1].startswith("Cards: 4 L4")
+    assert "GPUs: 4 L4 per run by default; --gpus N selects another number, --gpus 0 none" in told.err
+    assert told.json["launcher"]["notes"][1].startswith("GPUs: 4 L4")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_default_gives_way_to_what_was_asked_for(cli: Cli, words: tuple[str,
 
 def test_a_recipe_has_the_cards_that_it_can_use(cli: Cli) -> None:
     told = cli("launch", "ppo", "--architecture", "gru", "--skypilot", *PROGRAM)
-    assert accelerators(told) == {None} and "Cards: none by default, since these runs compute on the CPU." in told.err
+    assert accelerators(told) == {None} and "GPUs: none by default, because these runs compute on the CPU." in told.err
     assert accelerators(cli("launch", "ppo", "--architecture", "gru", "--skypilot", "--gpus", "8", *PROGRAM)) == {
         "L4:8"
     }
@@ -121,7 +121,7 @@ def test_contradicting_places_and_cards_are_refused(cli: Cli) -> None:
     assert told.code == 2 and "--skypilot means --on skypilot, and this launch is --on ray" in told.err
     assert cli("launch", "fake", "--skypilot", "--on", "local", "--dry-run").code == 2
     told = cli("launch", "fake", "--skypilot", "--gpus", "0", "--with", "accelerators=L4", "--dry-run")
-    assert told.code == 1 and "asks for cards, and --gpus 0 for none" in told.err
+    assert told.code == 1 and "requests GPUs, but --gpus 0 requests none" in told.err
     assert "--gpus 0 has no effect with --on local" in cli("launch", "fake", "--gpus", "0", "--dry-run").err
     assert "--address needs --on ray" in cli("launch", "fake", "--skypilot", "--address", "a:1", "--dry-run").err
 

@@ -184,7 +184,7 @@ def test_a_killed_server_takes_its_workers_along(store: Store) -> None:
     server = parent_of(workers[0])
     os.kill(server, signal.SIGKILL)
     _, err = process.communicate(timeout=30)
-    assert process.returncode == 1 and "the process that starts jobs ended" in err
+    assert process.returncode == 1 and "the job server exited unexpectedly" in err
     eventually(lambda: not any(map(is_alive, workers)), timeout=8, what="the end of the workers")
 
 
@@ -215,7 +215,7 @@ def test_a_killed_worker_is_noticed_and_tried_again_on_request(store: Store, ret
         assert run.metadata["lineage"]["resumed"][0]["step"] >= 10
     else:
         assert process.returncode == 4
-        assert run.status is Status.INTERRUPTED and run.reason == "its process was ended by SIGKILL"
+        assert run.status is Status.INTERRUPTED and run.reason == "its process was killed by SIGKILL"
         assert json.loads(out)["runs"][0]["reason"] == run.reason
 
 
@@ -306,7 +306,7 @@ def test_a_frozen_run_is_ended_and_goes_on(store: Store, monkeypatch: pytest.Mon
     os.kill(pids(store)[-1], signal.SIGSTOP)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert "s/v.seed1: no sign of life for 1 s; it goes on elsewhere." in err
+    assert "s/v.seed1: no heartbeat for 1 s; rescheduling it." in err
     assert events(store, "v.seed1").count("run_resumed") == 1
 
 
@@ -317,7 +317,7 @@ def test_a_run_that_hangs_is_stopped_where_that_was_asked_for(store: Store, monk
     process = start(*line, "--steps", "3", "--step-time", "3", "--lost-after", "2")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 4
-    assert "no progress for 1 s" in err and "no sign of life" not in err
+    assert "no progress for 1 s" in err and "no heartbeat" not in err
 
 
 def test_no_run_is_taken_for_lost_before_it_could_give_a_sign_of_life(
@@ -336,7 +336,7 @@ def test_no_run_is_taken_for_lost_before_it_could_give_a_sign_of_life(
 
 def test_more_than_this_machine_has_is_refused(cli: Cli, store: Store) -> None:
     told = cli("launch", "fake", *TWO, "--cpus", "9999", "--memory", "999999")
-    assert told.code == 1 and "--cpus 9999: this machine gives it " in told.err
+    assert told.code == 1 and "--cpus 9999: this machine has only " in told.err
     assert "--memory 999999: this machine has " in told.err
     assert not store.root.exists()
 

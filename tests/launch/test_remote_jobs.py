@@ -267,7 +267,7 @@ def test_what_runs_is_not_started_again_because_its_engine_does_not_answer(
     assert launcher(queue).adopt(["cell"]) == [["cell"]], "it was asked again"
     monkeypatch.setattr(queue, "states", lambda _: None)
     refusing = launcher(queue)
-    with pytest.raises(UserError, match="processes does not say what became of 1 job of an earlier launcher"):
+    with pytest.raises(UserError, match="processes does not report the state of 1 job of an earlier launcher"):
         refusing.adopt(["cell"])
     refusing.close()
     assert next(iter(queue.ours.values())).poll() is None, "the job goes on"

@@ -142,8 +142,8 @@ def test_fill_does_nothing_but_fill() -> None:
         ({}, ["run", "{lr}", "{seed}"], "placeholder {lr} has no value"),
         ({"lr": 1, "wd": 2}, ["run", "{lr}", "{seed}"], "value 'wd' has no placeholder {wd}"),
         ({"wd": 2}, ["run", "{lr}"], "placeholder {lr} has no value; value 'wd' has no placeholder {wd}"),
-        ({}, [], "give the program after '--'"),
-        ({}, ["run", "{"], "write {{ and }} for plain braces"),
+        ({}, [], "pass the program after '--'"),
+        ({}, ["run", "{"], "write {{ and }} for literal braces"),
     ],
 )
 def test_placeholders_and_values_must_match(values: dict[str, int], argv: list[str], message: str) -> None:
@@ -156,7 +156,7 @@ def test_a_program_that_fails_is_listed_with_its_status_and_the_end_of_its_log(c
     code = "import sys; print('about to fail'); sys.exit(int(sys.argv[1]))"
     done = cli("launch", "command", "--base-run-name", "s", "--seeds", "3,", "--", PYTHON, "-c", code, "{seed}")
     assert done.code == 4
-    assert "ended with exit status 3" in done.out and "about to fail" in done.out
+    assert "failed with exit status 3" in done.out and "about to fail" in done.out
     run = store.run("s", "default.seed3")
     assert run is not None and run.status is Status.FAILED
 
@@ -164,7 +164,7 @@ def test_a_program_that_fails_is_listed_with_its_status_and_the_end_of_its_log(c
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["no-such-program", "{seed}"], "no program 'no-such-program'"),
+        (["no-such-program", "{seed}"], "program 'no-such-program' not found"),
         ([PYTHON, "-c", "pass", "{seed}"], "wrote no metrics to"),
         (
             [

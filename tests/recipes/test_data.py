@@ -74,7 +74,7 @@ def test_a_killed_maker_leaves_nothing_that_looks_finished(store: Store) -> None
     ("options", "message"),
     [
         ({"batch_size": 5000}, "batch_size: 5000 is more than the 4000 training examples"),
-        ({"labels": 5000}, "labels: the data set has 4000 examples, not 5000"),
+        ({"labels": 5000}, "labels: the data set has 4000 examples, fewer than the requested 5000"),
     ],
 )
 def test_more_than_there_is_is_refused(with_data: Store, options: dict[str, int], message: str) -> None:

@@ -205,7 +205,7 @@ with open(out, "w") as file:
 BAD_FILES = {
     "a row without a step": ("step,x\n1,1\n,2\n3,3\n", "row 2 of", "has no 'step'"),
     "a column twice": ("step,y,x,y\n1,7,1,8\n3,7,3,8\n", "the column 'y' twice", "as columns 2 and 4"),
-    "an open quote": ('step,x\n1,1\n3,3\n4,"4\n', "row 3 of", "a quote that does not end"),
+    "an open quote": ('step,x\n1,1\n3,3\n4,"4\n', "row 3 of", "has an unclosed quote"),
 }
 
 

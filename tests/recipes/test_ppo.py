@@ -209,8 +209,8 @@ def steps_of_loaded(context: RunContext, state: Mapping[str, Any]) -> Told:
     [
         ({"env": "CartPol-v1"}, "did you mean 'CartPole-v1'"),
         ({"env": "Nowhere"}, "unknown environment 'Nowhere'"),
-        ({"env": "MountainCar-v0", "hide_velocity": True}, "hide_velocity: not defined for MountainCar-v0"),
-        ({"env": "MountainCar-v0", "curriculum": "widening"}, "curriculum: not defined for MountainCar-v0"),
+        ({"env": "MountainCar-v0", "hide_velocity": True}, "hide_velocity: not available for MountainCar-v0"),
+        ({"env": "MountainCar-v0", "curriculum": "widening"}, "curriculum: not available for MountainCar-v0"),
         ({"env": "Blackjack-v1"}, "the observations of Blackjack-v1 are Tuple"),
         ({"report_episodes": 0}, "report_episodes: must be greater than or equal to 1"),
         ({"device": "cuda"}, "device: this recipe plays and learns on the CPU"),
@@ -243,7 +243,7 @@ def test_an_action_space_that_is_not_known_is_refused(setting: RunContext) -> No
             make(setting, env="Odd-v0")
     finally:
         del gymnasium.registry["Odd-v0"]
-    assert "Discrete (one choice) or a Box of one dimension" in (raised.value.hint or "")
+    assert "Discrete (one choice) or a one-dimensional Box" in (raised.value.hint or "")
 
 
 def test_a_game_without_its_package_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

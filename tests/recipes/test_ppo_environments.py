@@ -189,7 +189,7 @@ def test_spaces_that_ppo_cannot_take_are_refused_before_the_first_run(
     assert told.code == 1
     assert "env: the observations of Odd-v0 are Dict(" in told.err
     assert "env: the actions of Odd-v0 are MultiBinary(3)" in told.err
-    assert "ppo takes observations in a Box (numbers), and actions that are Discrete (one choice)" in told.err
+    assert "ppo supports Box observations (numbers), and actions that are Discrete (one choice)" in told.err
     assert not list(store.studies())
 
 

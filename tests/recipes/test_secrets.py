@@ -195,7 +195,7 @@ def test_the_reason_of_a_failure_quotes_no_secret(cli: Cli, tmp_path: Path) -> N
         "--path", "north-pole",
     )  # fmt: skip
     assert done.code == 4
-    assert "no program" in done.out
+    assert "not found" in done.out
     assert files_with(tmp_path, TOKEN, "north-pole") == []
     assert TOKEN not in done.out + done.err
 

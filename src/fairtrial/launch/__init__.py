@@ -1,1 +1,1 @@
-"""Where? Launchers take cells and run them; the schedule decides which and when."""
+"""Launchers, which run cells somewhere, and the schedule, which decides which cells run and when."""

@@ -1,15 +1,16 @@
-"""What every launcher guarantees.
+"""The launcher interface, and what every launcher guarantees.
 
-`submit` hands over a task, which is one cell or several that share a process, and returns at once; `poll` gives each
-submitted cell's exit exactly once; `has_started` says whether the process of a cell is there; `stop` asks that
-process to save and leave, or kills it, also one that has not started yet; `forget` gives a cell up whose place no
-longer answers: it may live on there, and nothing that it says is passed on any more. `adopt` finds what an earlier
-launcher of these cells left running and watches it from now on. `close` leaves nothing behind that only this launcher
-would end.
+`submit` hands over a task, which is one cell or several that share a process, and returns immediately. `poll` returns
+each submitted cell's exit exactly once. `has_started` tells whether the process of a cell is running. `stop` asks that
+process to save a checkpoint and exit, or kills it; it also works before the process has started. `forget` abandons a
+cell whose process no longer responds: the process may still be running, but nothing that it reports is passed on.
+`adopt` finds cells that an earlier launcher left running, and watches them from then on. `close` leaves nothing running
+that only this launcher could stop.
 
-A launcher never decides what to run, never retries and never reads the store: `schedule.py` does the first two and its
-caller the third. A launcher's module is a plug-in: it declares SUMMARY, REQUIRES (packages), EXTRA, its own Options,
-and `open_launcher(order)`. `check(order)` and `describe(order, runs)`, which write nothing, may be there too.
+A launcher never decides what to run, never retries, and never reads the store: `schedule.py` does the first two, and
+its caller the third. A launcher's module is a plug-in. It declares SUMMARY, REQUIRES (packages), EXTRA, its own
+Options, and `open_launcher(request)`. It may also have `check(request)` and `describe(request, runs)`, which write
+nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from fairtrial.core.runs import Outcome
 
 @dataclass(frozen=True)
 class Exit:
-    """A cell that came back. No outcome: its process ended without a word.
+    """The end of a cell's process. `outcome` is None if the process exited without reporting one.
 
-    `lost` says why, where it was not the run that ended but the place it ran at: a machine that is gone, a time limit
-    of the cluster, a pre-emption. Such a cell goes on elsewhere, and its old process may still be alive.
+    `lost` is the reason if the run was cut off from outside: its machine disappeared, the cluster's time limit was
+    reached, or the job was preempted. Such a cell is rescheduled, and its old process may still be alive.
     """
 
     key: str
@@ -40,7 +41,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """What one run needs. None: what the launcher gives by itself."""
+    """The resources that one run needs. None: the launcher's default."""
 
     cpus: int | None = None
     gpus: int | None = None
@@ -48,15 +49,18 @@ class ResourceRequest:
 
 
 class EngineOptions(BaseModel):
-    """Settings of one launcher, given as `--with key=value`."""
+    """Base class for the settings of a launcher, which users pass as `--with key=value`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """All that a launcher is opened with. `store` is what other machines find the store by; `home` is a folder of
-    the study for what a launcher must remember."""
+    """Everything that a launcher is opened with.
+
+    `store` is the path or URL of the store as other machines see it. `home` is a folder of the study in which the
+    launcher can keep its state.
+    """
 
     study: str
     store: str
@@ -66,10 +70,10 @@ class LaunchRequest:
     jobs: int | None = None
     resources: ResourceRequest = field(default_factory=ResourceRequest)
     usable_gpus: int | None = 0
-    """How many cards one run can make use of; None where only the person who wrote its program knows."""
+    """Number of GPUs that one run can use; None if that is unknown, as for a user's program."""
     devices: Sequence[str] = ()
     environment: Sequence[str] = ()
-    """Variables of this process that jobs must have, wherever they run."""
+    """Names of environment variables of this process that jobs need on every machine."""
     preload: Sequence[str] = ()
     fresh: bool = False
     tell: Callable[[str], None] = lambda _: None
@@ -77,7 +81,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True)
 class Described:
-    """What a launch would do, as the module of a launcher tells it: for people, and as a document."""
+    """A launcher's description of what a launch would do: as text for users, and as a JSON document."""
 
     text: str
     document: Mapping[str, Any]
@@ -85,7 +89,7 @@ class Described:
 
 
 class Launcher(Protocol):
-    """Runs tasks somewhere. `slots` is how many at once; one that has a queue of its own takes all."""
+    """Runs tasks somewhere. `slots` is the number of tasks at once; a launcher with its own queue accepts all."""
 
     @property
     def slots(self) -> int: ...

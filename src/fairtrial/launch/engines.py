@@ -1,4 +1,4 @@
-"""Which launchers there are: the words behind `--on`, built in or from the entry points `fairtrial.launchers`."""
+"""Find launchers by the name that users pass to `--on`: built in, or from the entry points `fairtrial.launchers`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEEDED = ("SUMMARY", "REQUIRES", "EXTRA", "Options", "open_launcher")
 
 @dataclass(frozen=True)
 class LauncherModule:
-    """A launcher's module with its optional parts filled in."""
+    """A launcher's module, with defaults for its optional functions."""
 
     word: str
     module: ModuleType
@@ -33,11 +33,11 @@ class LauncherModule:
         return model
 
     def settings(self, given: Mapping[str, Any]) -> EngineOptions:
-        """What was given as `--with key=value`, checked; all problems at once."""
+        """Validate the settings passed as `--with key=value`, reporting all errors at once."""
         if given and not self.options.model_fields:
             raise InvalidOptions(
-                f"--on {self.word} has no settings, and so no '{next(iter(given))}'",
-                hint="Settings are for clusters: --on ray, --on slurm, --on skypilot.",
+                f"--on {self.word} has no settings, but --with set '{next(iter(given))}'",
+                hint="Pass --with only to clusters: --on ray, --on slurm, --on skypilot.",
             )
         return parse_options(self.options, given, where=f"--on {self.word}")
 
@@ -45,12 +45,15 @@ class LauncherModule:
         require_packages(f"--on {self.word}", self.module.REQUIRES, self.module.EXTRA)
 
     def check(self, request: LaunchRequest) -> None:
-        """Whether it could be opened: refuses, before anything is written, what is known to fail."""
+        """Raise an error if opening the launcher would certainly fail. Called before anything is written."""
         check: Callable[[LaunchRequest], None] = getattr(self.module, "check", lambda _: None)
         check(request)
 
     def describe(self, request: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described | None:
-        """What a launch of these runs, grouped as they share a process, would hand over; None where that is plain."""
+        """Describe what a launch would submit, or return None if there is nothing to show.
+
+        `runs` has one list per task, with the names of the runs that share a process.
+        """
         describe: Callable[[LaunchRequest, Sequence[Sequence[str]]], Described] | None = getattr(
             self.module, "describe", None
         )
@@ -62,9 +65,9 @@ class LauncherModule:
 
 
 def load_engine(word: str, *, to_use: bool = True) -> LauncherModule:
-    """A launcher by its word. Only to describe what it would do, its packages need not be there."""
+    """Load a launcher by name. With `to_use=False`, as for a dry run, its packages need not be installed."""
     if word not in plugin_names(LAUNCHERS):
-        raise UserError(unknown("launcher", word, plugin_names(LAUNCHERS)), hint="--on takes one of these.")
+        raise UserError(unknown("launcher", word, plugin_names(LAUNCHERS)), hint="Pass one of these to --on.")
     engine = LauncherModule(word, load_plugin(LAUNCHERS, word))
     missing = [name for name in _NEEDED if not hasattr(engine.module, name)]
     if missing:

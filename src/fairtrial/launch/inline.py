@@ -1,4 +1,4 @@
-"""Runs cells in this very process, one after another: for debugging, notebooks and single runs."""
+"""Run cells in the current process, one after another: for debugging, notebooks and single runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Perform = Callable[[Mapping[str, Any]], Outcome | None]
 
 
 class InlineLauncher:
-    """Performs a cell when it is polled. `perform` runs a request; None means that it was claimed elsewhere."""
+    """Runs each cell within `poll`. `perform` runs a request; it returns None if another process has the run."""
 
     slots = 1
 
@@ -22,13 +22,13 @@ class InlineLauncher:
         self._waiting: list[tuple[str, Mapping[str, Any]]] = []
         self._stopped: list[Exit] = []
 
-    def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — what ran here ended with its process
+    def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — cells end with their launcher's process
         return []
 
     def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         self._waiting.extend(requests.items())
 
-    def poll(self, timeout: float) -> list[Exit]:  # noqa: ARG002 — it never waits: it works
+    def poll(self, timeout: float) -> list[Exit]:  # noqa: ARG002 — it runs cells instead of waiting
         exits, self._stopped = self._stopped, []
         while self._waiting:
             key, request = self._waiting.pop(0)
@@ -36,7 +36,7 @@ class InlineLauncher:
             exits.append(Exit(key, EXIT_CLAIMED if outcome is None else 0, outcome))
         return exits
 
-    def stop(self, key: str, *, kill: bool) -> None:  # a running cell holds this very thread
+    def stop(self, key: str, *, kill: bool) -> None:  # a running cell blocks this thread
         if not self.has_started(key):
             self.forget(key)
             self._stopped.append(Exit(key, -(signal.SIGKILL if kill else signal.SIGTERM), None))

@@ -1,4 +1,4 @@
-"""The jobs of a study, as they are planned: what each depends on, and what the store already has of it."""
+"""The planned jobs of a study, their dependencies, and the runs that the store already has."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fairtrial.core.specs import Job
 
 @dataclass(frozen=True)
 class JobPlan:
-    """`jobs` are those of the study; `dependencies` and `existing` are by the name of the run.
+    """The jobs of a study. `dependencies` and `existing` are keyed by the name of the run.
 
-    `dependencies` are the jobs that others need, such as that of a teacher. `existing` holds the runs of both kinds
-    that the store had when the plan was made.
+    `dependencies` are the jobs that others need, such as that of a teacher. `existing` has the runs of both kinds that
+    were in the store when the plan was made.
     """
 
     jobs: Sequence[Job]
@@ -26,7 +26,7 @@ class JobPlan:
         if run is None:
             return False
         status = run.status
-        if status is Status.DAMAGED:  # never run over what may be repaired; --replace archives it first
+        if status is Status.DAMAGED:  # never overwrite what may be repaired; --replace archives it first
             return True
         return status.is_result or (status is Status.FAILED and not retry_failed)
 
@@ -37,6 +37,6 @@ class JobPlan:
         return [self.dependencies[f"{study}/{run}"] for study, run in job.needs.values()]
 
     def missing_needs(self, jobs: Iterable[Job]) -> list[Job]:
-        """What these jobs need and what is still to be made, each once."""
+        """Return the jobs that these jobs need and that still have to run, without duplicates."""
         needs = {need.spec.name: need for job in jobs for need in self.needs_of(job)}
         return [need for need in needs.values() if not self.is_done(need, retry_failed=True)]

@@ -1,8 +1,9 @@
-"""What launchers start jobs with, end them by, and hear from them through.
+"""Functions for launchers to start and stop jobs and to receive their results.
 
-An engine that has a queue of its own, such as a cluster, needs a `Queue` and nothing else: `launcher_of(queue,
-request)` makes a launcher of it. Its jobs are programs, `job_program(request.home, name)`, for any machine that sees
-the study's folder. They leave their answers in that folder, so they outlive the launcher, and the next one adopts them.
+For an engine with its own queue, such as a cluster scheduler, a plug-in only has to implement `Queue`:
+`launcher_of(queue, request)` turns it into a launcher. Its jobs run the program `job_program(request.home, name)` on
+any machine that can access the study's folder. They write their results to that folder, so that they can outlive the
+launcher, and the next launcher adopts them.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ __all__ = [
 
 
 def job_program(home: str, name: str, job: str | None = None) -> list[str]:
-    """The program of a job, to be run with the environment `one_thread()`. `job` is what its engine calls it.
+    """Return the command line of a job. Run it with the environment `one_thread()`. `job` is the engine's job id.
 
-    `home` is the folder of the launch request, by the path that it has on the machine of the job.
+    `home` is the folder of the launch request, as a path on the job's machine.
     """
     return [sys.executable, "-m", "fairtrial.jobserver", "errand", home, name, *([] if job is None else [job])]
 
 
 def launcher_of(queue: Queue, request: LaunchRequest, *, slots: int | None = None) -> RemoteJobLauncher:
-    """A launcher on top of a queue. `slots` is how many jobs the engine is given at once; None: all of them."""
+    """Return a launcher on top of a queue. `slots` limits the jobs that the engine gets at once; None: all of them."""
     return RemoteJobLauncher(queue, FolderMailbox(Path(request.home)), slots=slots or max(1, request.cells))

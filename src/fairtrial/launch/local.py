@@ -1,4 +1,4 @@
-"""Runs tasks on this machine: one process each, forked from a server that has the imports loaded."""
+"""Run tasks on this machine: one process each, forked from a server that has already imported the packages."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ EXTRA = None
 
 
 class Options(LauncherOptions):
-    """This machine needs no settings of its own."""
+    """The local launcher has no settings."""
 
 
 def check(request: LaunchRequest) -> None:
-    """A run that needs more than there is would bring this machine to a halt, or wait for ever."""
+    """Raise an error if a run needs more CPUs or memory than this machine has."""
     needs, cores, memory_gb = request.resources, len(os.sched_getaffinity(0)), _memory_gb()
     lacking = []
     if needs.cpus and needs.cpus > cores:
-        lacking.append(f"--cpus {needs.cpus}: this machine gives it {counted(cores, 'core')}")
+        lacking.append(f"--cpus {needs.cpus}: this machine has only {counted(cores, 'core')} available")
     if needs.memory_gb and needs.memory_gb > memory_gb:
         lacking.append(f"--memory {needs.memory_gb:g}: this machine has {memory_gb:.0f} GB")
     if lacking:
-        raise UserError(lacking[0], problems=lacking[1:], hint="Ask for less, or launch on a cluster with --on.")
+        raise UserError(lacking[0], problems=lacking[1:], hint="Request less, or launch on a cluster with --on.")
 
 
 def _memory_gb() -> float:
@@ -49,12 +49,12 @@ def open_launcher(request: LaunchRequest) -> LocalLauncher:
 
 
 def slots_of(request: LaunchRequest) -> int:
-    """How many runs are made at once."""
+    """Return the number of runs at once."""
     return min(request.jobs or _fitting(request.resources), request.cells)
 
 
 def _fitting(resources: ResourceRequest) -> int:
-    """How many runs fit on this machine at once, by what one of them needs; at least one."""
+    """Return how many runs fit on this machine at once, given the resources of one; at least 1."""
     slots = len(os.sched_getaffinity(0)) // (resources.cpus or 1)
     if resources.gpus:
         slots = resources.gpus
@@ -64,9 +64,9 @@ def _fitting(resources: ResourceRequest) -> int:
 
 
 class LocalLauncher:
-    """Talks to one job server. `fresh` gives every job a new interpreter, for more than one thread per run.
+    """Runs jobs through one job server. `fresh` gives every job a new interpreter, for more than one thread per run.
 
-    `devices` are graphics cards, one per slot: a job sees its own and no other.
+    `devices` has one GPU per slot; a job sees only its own.
     """
 
     def __init__(self, slots: int, preload: Sequence[str], *, fresh: bool = False, devices: Sequence[str] = ()) -> None:
@@ -76,7 +76,7 @@ class LocalLauncher:
         self._waiting: deque[dict[str, Any]] = deque()
         self._device_of: dict[int, str] = {}
         self._pids: dict[int, int] = {}
-        self._numbers = itertools.count()  # a cell that is tried again may be submitted before its old process is gone
+        self._numbers = itertools.count()  # a retried cell may be submitted before its old process has exited
         self._tasks: dict[int, dict[str, None]] = {}
         self._task_of: dict[str, int] = {}
         self._to_stop: dict[int, bool] = {}
@@ -87,7 +87,7 @@ class LocalLauncher:
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=one_thread(), start_new_session=True
         )
 
-    def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — no job outlives its launcher
+    def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — jobs never outlive their launcher
         return []
 
     def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
@@ -98,7 +98,7 @@ class LocalLauncher:
         self._send_waiting()
 
     def _send_waiting(self) -> None:
-        """A job whose cell has ended may still be leaving its card: the next one waits until it is free."""
+        """Send waiting tasks while GPUs are free: a process may hold its GPU for a while after its cell has ended."""
         while self._waiting and (self._free or not self._has_devices):
             command = self._waiting.popleft()
             if self._has_devices:
@@ -119,7 +119,7 @@ class LocalLauncher:
         for message in self._messages(timeout):
             if "pid" in message:
                 self._pids[message["id"]] = message["pid"]
-                if message["id"] in self._to_stop:  # it was stopped before it had begun
+                if message["id"] in self._to_stop:  # it was stopped before it had started
                     self._stop(message["id"], kill=self._to_stop.pop(message["id"]))
             elif "exit" in message:
                 exits += self._exits(message)
@@ -128,12 +128,12 @@ class LocalLauncher:
         return exits
 
     def wait_until_ready(self) -> None:
-        """Until the server has loaded what it is to load: a job starts at once from then on."""
+        """Wait until the server has finished its imports, so that jobs start immediately."""
         while not self._ready:
             self.poll(1.0)
 
     def _exits(self, message: Mapping[str, Any]) -> list[Exit]:
-        """One cell's exit, or when the process is over, that of every cell which it did not speak of."""
+        """Return the exit of one cell or, when the process has exited, of every cell that it did not report."""
         task, cell, code = message["id"], message["cell"], message["exit"]
         outcome = Outcome.from_dict(message["outcome"]) if message["outcome"] else None
         left = self._tasks.get(task, {})
@@ -148,12 +148,12 @@ class LocalLauncher:
                 self._free.append(self._device_of.pop(task))
                 self._send_waiting()
             pid = self._pids.pop(task, None)
-            if pid and code < 0:  # it could not end what it had started
+            if pid and code < 0:  # a killed job could not stop its own child processes
                 kill_session(pid)
         return [Exit(key, code, outcome) for key in keys]
 
     def stop(self, key: str, *, kill: bool) -> None:
-        """The job leads a session of its own: a kill takes everything in it along."""
+        """Stop a cell's job. The job leads its own session, so that a kill also ends its child processes."""
         if key in self._task_of:
             self._stop(self._task_of[key], kill=kill)
 
@@ -169,7 +169,7 @@ class LocalLauncher:
                 os.kill(pid, signal.SIGTERM)
 
     def forget(self, key: str) -> None:
-        """Not even a kill ended it, as when it waits for a disk that is gone: its slot is given to another."""
+        """Abandon a cell that even SIGKILL did not end, such as in uninterruptible disk I/O, and free its slot."""
         task = self._task_of.pop(key, None)
         if task is not None:
             self._tasks[task].pop(key, None)
@@ -198,6 +198,6 @@ class LocalLauncher:
     def _server_is_gone(self) -> errors.FairtrialError:
         code = self._server.wait()
         return errors.FairtrialError(
-            f"the process that starts jobs ended (status {code})",
-            hint="Finished runs are kept; launch again to fill in the rest.",
+            f"the job server exited unexpectedly (status {code})",
+            hint="Finished runs are kept; launch again to run the others.",
         )

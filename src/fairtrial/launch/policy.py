@@ -1,4 +1,4 @@
-"""How runs are to be executed: the one object that goes from the command line to the schedule."""
+"""The execution policy, which is passed from the command line to the schedule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOCAL = "local"
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionPolicy:
-    """How to execute runs: all that is about this launch and not about the study."""
+    """How to execute runs: the settings of this launch, as opposed to those of the study."""
 
     on: str = LOCAL
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class ExecutionPolicy:
     strict: bool = False
     stack: bool = False
     plan: str | os.PathLike[str] | None = None
-    """The registration of the study; None: the one that the project around has of it, if it has one."""
+    """The registration of the study; None: the one in the current project, if there is one."""
     watch: Watcher = lambda _: None
     ready: Callable[[JobPlan], None] = lambda _: None
     tell: Callable[[str], None] = lambda _: None

@@ -1,9 +1,9 @@
-"""Runs tasks on a Ray cluster: one actor per slot, placed by Ray, each with a job server of its own.
+"""Run tasks on a Ray cluster: one actor per slot, each with its own job server.
 
-Ray knows the machines, places the actors by what a run needs, and says when one is gone. The cells run in processes
-that the actor's job server forks, as on one machine: starting one takes milliseconds, a kill ends it whole, and when
-the actor is gone in any way its job is asked to save and stop. A machine that Ray gave up may live on; what it still
-writes is kept out by the token of its claim.
+Ray places the actors by the resources that a run needs, and reports when one dies. Cells run in processes that the
+actor's job server forks, as on a single machine: a start takes milliseconds, a kill includes child processes, and when
+the actor dies, its job is asked to save and stop. A machine that Ray considers dead may still be running; the token of
+its claim prevents its later writes from taking effect.
 """
 
 from __future__ import annotations
@@ -40,45 +40,45 @@ REACHES_STORES = (
     "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS",
 )  # fmt: skip
-"""Variables that say where a store at a URL is, and who may use it."""
+"""Environment variables with the endpoint and credentials of a store at a URL."""
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _NAMESPACE = "fairtrial"
 _on_disconnect = ExitStack()
-"""What ends our connection, if it is ours, and leaves things as they were."""
+"""Callbacks that close the connection, if Fairtrial opened it, and restore the previous settings."""
 _SETTINGS = 4
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
 
 
 class Options(LauncherOptions):
-    """`address`: HOST:PORT of the cluster's head, ray://HOST:PORT of its client server, or `auto` for one here."""
+    """`address`: HOST:PORT of the head node, ray://HOST:PORT of its client server, or `auto` for a local cluster."""
 
     address: str | None = None
 
 
 def check(request: LaunchRequest) -> None:
-    """Connect now: an address that is wrong must be told before anything is written."""
+    """Connect now, so that a wrong address is reported before anything is written."""
     assert isinstance(request.options, Options)
     _connect(request.options.address)
     _require_room(request.resources)
 
 
 def describe(request: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
-    """Where the runs would go, and what each needs. No connection is made: neither Ray nor a cluster need be there."""
+    """Describe where the runs would go and what each needs. This needs neither Ray nor a cluster."""
     assert isinstance(request.options, Options)
     address = request.options.address or os.environ.get("RAY_ADDRESS") or None
     wanted = _wanted(request.resources)
-    at_once = f"at most {request.jobs} at once" if request.jobs else "as many at once as there is room for"
+    at_once = f"at most {request.jobs} at once" if request.jobs else "as many at once as fit"
     head = f"On {_where(address)}, {at_once}, each with {_spelled(wanted)}:"
-    said = ["No connection was made; a launch checks first whether the cluster has room for such a run."]
+    said = ["No connection was made; a launch first checks whether such a run fits on the cluster."]
     document = {"address": address, "resources": wanted, "jobs": request.jobs, "runs": [list(names) for names in runs]}
     return Described("\n".join([head, *(", ".join(names) for names in runs)]), {**document, "notes": said}, said)
 
 
 def _where(address: str | None) -> str:
     if address is None:
-        return "the Ray cluster that runs here, or one that is started here"
+        return "the Ray cluster on this machine, which is started if there is none"
     if address == "auto":
-        return "the Ray cluster that runs here"
+        return "the Ray cluster on this machine"
     _host_and_port(address)
     return f"the Ray cluster at {address}"
 
@@ -90,16 +90,16 @@ def open_launcher(request: LaunchRequest) -> RayLauncher:
 
 
 def _connect(address: str | None) -> None:
-    """Unless this program is connected already: then it is its own business to leave the cluster again."""
+    """Connect to the cluster. If the calling program is already connected, it remains responsible for disconnecting."""
     ray = _ray()
     if ray.is_initialized():
         return
-    # It reports how it is used to its makers unless it is told not to; nothing may leave this machine unasked.
+    # Ray sends usage statistics by default; Fairtrial must not send anything without the user's consent.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     asked = address or os.environ.get("RAY_ADDRESS")
     address = _running_here() if asked in (None, "", "auto") else asked
     if asked == "auto" and address is None:
-        raise _refusal(None, ConnectionError("none was started on this machine"))
+        raise _refusal(None, ConnectionError("no cluster was started on this machine"))
     if asked and address:
         _require_answer(address)
     with ExitStack() as undone:
@@ -124,9 +124,10 @@ def _join(ray: Any, address: str | None) -> None:
 
 
 def _bring_token(ray: Any, address: str) -> None:
-    """Ray itself looks for a token only where it was given no address.
+    """Enable token authentication if the cluster requires it. Ray itself looks for a token only without an address.
 
-    A cluster that wants none must not be given one: it then takes this program for dead, whose answers it cannot get.
+    A cluster without authentication must not be sent a token: it then fails to reach this program and considers it
+    dead.
     """
     path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
     if _AUTHENTICATION in os.environ or not (os.environ.get("RAY_AUTH_TOKEN") or path.is_file()):
@@ -136,30 +137,33 @@ def _bring_token(ray: Any, address: str) -> None:
 
 
 def _set_authentication(ray: Any, mode: str | None) -> None:
-    """For one cluster only, as also what Ray itself sets where it starts one: the next may want it otherwise."""
+    """Set or unset the authentication mode of this process, including what Ray set itself when it started a cluster.
+
+    It must be restored after each cluster, because the next one may need another mode.
+    """
     os.environ.pop(_AUTHENTICATION, None)
     if mode is not None:
         os.environ[_AUTHENTICATION] = mode
     with suppress(AttributeError):
-        ray._raylet.Config.initialize("")  # it read the environment when it was loaded, and the token when it had to
+        ray._raylet.Config.initialize("")  # Ray cached the environment at import, and the token at first use
         ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _wants_token(ray: Any, address: str) -> bool:
-    """Whether a cluster refuses whoever has no token. Its client server (ray://) cannot be asked."""
+    """Return whether a cluster requires a token. A client server (ray://) cannot be queried for this."""
     try:
         with _silence():
             ray._raylet.GcsClient(address=address).get_all_node_info(timeout=ANSWER_S)
     except ray.exceptions.AuthenticationError:
         return True
-    except Exception:  # noqa: BLE001 — what else is wrong is found when it is joined
+    except Exception:  # noqa: BLE001 — other errors are reported on connecting
         return False
     return False
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Ray prints what it thinks of a refusal past Python."""
+    """Discard what Ray's C++ code prints to stderr."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -172,7 +176,7 @@ def _silence() -> Iterator[None]:
 
 @contextmanager
 def _handlers_kept() -> Iterator[None]:
-    """Ray sets handlers of signals, also below Python's; those that were there decide how a launcher ends."""
+    """Restore the signal handlers that Ray replaces, also below Python's: the launcher needs its own to end cleanly."""
     kept = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
     try:
         yield
@@ -183,21 +187,21 @@ def _handlers_kept() -> Iterator[None]:
 
 
 def _hush(ray: Any) -> None:
-    """Ray prints pages about a node that is gone into our output, whatever it is told: we say it in a sentence."""
+    """Suppress Ray's long messages about lost nodes, which no setting disables. Fairtrial reports them in one line."""
     worker = ray._private.worker
     if hasattr(worker, "print_to_stdstream"):
         worker.print_to_stdstream = lambda *_, **__: None
 
 
 def _ray() -> Any:
-    """Loaded when it is needed, and without its types, which say little."""
+    """Import Ray on first use, as `Any`, because its types are incomplete."""
     return importlib.import_module("ray")
 
 
 def _running_here() -> str | None:
-    """The cluster that was started on this machine last, if it is still there. Ray alone would wait for it for ever."""
+    """Return the address of the last cluster started on this machine, if it still responds. Ray would wait forever."""
     note = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
-    if not is_trusted_note(note):  # another user could name a cluster of theirs there, and be handed our code
+    if not is_trusted_note(note):  # another user could put the address of their cluster there, and receive our code
         return None
     with suppress(OSError, UserError):
         address = note.read_text().strip()
@@ -207,7 +211,7 @@ def _running_here() -> str | None:
 
 
 def _require_answer(address: str) -> None:
-    """Ray tries a wrong address for minutes. Whoever speaks HTTP/2, as its servers do, answers a greeting at once."""
+    """Raise an error unless an HTTP/2 server, such as Ray's, responds. Ray would retry a wrong address for minutes."""
     try:
         with socket.create_connection(_host_and_port(address), timeout=ANSWER_S) as connection:
             connection.settimeout(ANSWER_S)
@@ -216,27 +220,27 @@ def _require_answer(address: str) -> None:
     except OSError as error:
         raise _refusal(address, error) from None
     if len(answer) < 4 or answer[3] != _SETTINGS:
-        raise _refusal(address, ConnectionError("what listens there is not Ray"))
+        raise _refusal(address, ConnectionError("the server there is not Ray"))
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal() or int(port) >= 1 << 16:
-        raise UserError(f"'{address}' is not the address of a Ray cluster", hint="Write it like HOST:6379.")
+        raise UserError(f"'{address}' is not a valid Ray cluster address", hint="Write it like HOST:6379.")
     return host, int(port)
 
 
 def _not_let_in(address: str, error: BaseException) -> UserError:
-    """Something answers there that speaks as Ray does."""
+    """Return the error for a server that responds like Ray but rejects the connection."""
     if "ersion mismatch" in str(error):
         versions = " ".join(line.strip() for line in str(error).splitlines()[:6])
         return UserError(
-            f"this machine and the Ray cluster do not fit together: {versions}",
-            hint="Ray and Python must have the same versions on all machines.",
+            f"this machine and the Ray cluster have different versions: {versions}",
+            hint="Install the same versions of Ray and Python on all machines.",
         )
     return UserError(
-        f"the Ray cluster at {address} did not let this program in: {_first_line(error)}",
-        hint="If it uses token authentication, copy ~/.ray/auth_token from its head to here, or set $RAY_AUTH_TOKEN.",
+        f"the Ray cluster at {address} rejected the connection: {_first_line(error)}",
+        hint="If it uses token authentication, copy ~/.ray/auth_token from its head node, or set $RAY_AUTH_TOKEN.",
     )
 
 
@@ -247,19 +251,19 @@ def _first_line(error: BaseException) -> str:
 def _refusal(address: str | None, error: BaseException) -> UserError:
     where = f"at {address}" if address else "here"
     return UserError(
-        f"no Ray cluster answers {where}: {_first_line(error)}",
-        hint="Start one with 'ray start --head', or leave out --address to have one started on this machine.",
+        f"no Ray cluster responds {where}: {_first_line(error)}",
+        hint="Start one with 'ray start --head', or omit the address to have one started on this machine.",
     )
 
 
 def _require_room(resources: ResourceRequest) -> None:
-    """Ray waits for ever for a machine that nobody has; say at once that there is none."""
+    """Raise an error if a run fits on no machine of the cluster. Ray would wait forever for a larger one."""
     wanted, machines = _wanted(resources), _machines()
     if not any(_fit(machine, wanted) for machine in machines):
         largest = max(machines, key=lambda machine: machine.get("CPU", 0), default={})
         raise UserError(
-            f"no machine of the Ray cluster has what a run needs: {_spelled(wanted)}",
-            hint=f"The largest has {_spelled(largest)}." if largest else "The cluster has no machine yet.",
+            f"no machine of the Ray cluster has the resources for a run: {_spelled(wanted)}",
+            hint=f"The largest has {_spelled(largest)}." if largest else "The cluster has no machines yet.",
         )
 
 
@@ -268,13 +272,13 @@ def _machines() -> list[dict[str, float]]:
 
 
 def _fit(machine: Mapping[str, float], wanted: Mapping[str, float]) -> int:
-    """How many runs fit on a machine at once."""
+    """Return how many runs fit on a machine at once."""
     return int(min(machine.get(name, 0) // amount for name, amount in wanted.items()))
 
 
 def _spelled(amounts: Mapping[str, float]) -> str:
     words = [counted(int(amounts["CPU"]), "core")] if "CPU" in amounts else []
-    words += [counted(int(amounts["GPU"]), "card")] if "GPU" in amounts else []
+    words += [counted(int(amounts["GPU"]), "GPU")] if "GPU" in amounts else []
     words += [f"{amounts['memory'] / 1e9:.0f} GB of memory"] if "memory" in amounts else []
     return ", ".join(words)
 
@@ -289,7 +293,7 @@ def _wanted(resources: ResourceRequest) -> dict[str, float]:
 
 
 class Slot:
-    """What runs in an actor: a job server for one task at a time. `stop` comes while `run` waits."""
+    """The Ray actor: a job server for one task at a time. `stop` is called concurrently with `run`."""
 
     def __init__(self, preload: Sequence[str], fresh: bool, environment: Mapping[str, str]) -> None:
         os.environ.update(environment)
@@ -298,7 +302,7 @@ class Slot:
         self._to_stop: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
 
     def about(self) -> dict[str, Any]:
-        """Where it is, for the launcher to compare and to find its process."""
+        """Return the version, process id and node, which let the launcher check the actor and kill its process."""
         ray = _ray()
         return {"version": __version__, "pid": os.getpid(), "node": ray.get_runtime_context().get_node_id()}
 
@@ -324,7 +328,7 @@ Requests = dict[str, Mapping[str, Any]]
 
 @dataclass
 class _Seat:
-    """An actor as the launcher sees it, and what it works on."""
+    """The launcher's handle of an actor, and the task that it works on."""
 
     actor: Any
     about: Any
@@ -338,7 +342,7 @@ class _Seat:
 
 
 class RayLauncher:
-    """Keeps an actor per slot, and makes a new one where Ray has lost one."""
+    """Keeps one actor per slot, and creates a new one when Ray loses one."""
 
     def __init__(self, request: LaunchRequest) -> None:
         self._request = request
@@ -350,7 +354,7 @@ class RayLauncher:
 
     @property
     def slots(self) -> int:
-        """As many as were asked for, or as the cluster has room for now: machines come and go."""
+        """The requested number of jobs, or as many as fit on the cluster now: machines can join and leave."""
         if self._request.jobs:
             return self._request.jobs
         if time.monotonic() - self._counted > COUNT_S:
@@ -359,7 +363,7 @@ class RayLauncher:
             self._capacity = sum(_fit(machine, wanted) for machine in _machines())
         return max(1, min(self._capacity, self._request.cells))
 
-    def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — actors end with their launcher
+    def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — actors exit with their launcher
         return []
 
     def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
@@ -367,7 +371,7 @@ class RayLauncher:
         self._place()
 
     def _place(self) -> None:
-        """Give what waits to whoever is free, or to a new actor while there may be more of them."""
+        """Assign waiting tasks to free actors, or to new ones while slots are left."""
         free = [seat for seat in self._seats if not seat.requests]
         while self._waiting and (free or len(self._seats) < self.slots):
             (free.pop() if free else self._new_seat()).take(self._waiting.popleft())
@@ -375,11 +379,11 @@ class RayLauncher:
             if not free:
                 break
             self._drop_unless_started(late)
-            if late.ready is None:  # Ray has no room for that actor yet, and here is one that has nothing to do
+            if late.ready is None:  # Ray has not placed that actor yet, so a free one takes its task
                 free.pop().take(late.requests)
 
     def _drop_unless_started(self, seat: _Seat) -> None:
-        """An actor that has started works on its task, even where nobody has read its greeting yet."""
+        """Drop an actor that has not started. One that has may already be working on its task."""
         started, _ = _ray().wait([seat.about], timeout=0)
         if started:
             self._greet(seat)
@@ -421,17 +425,17 @@ class RayLauncher:
         return exits
 
     def _greet(self, seat: _Seat) -> None:
-        """The actor is there: is it one of us, and was its task stopped before it had begun?"""
+        """Handle the start of an actor: check its version, and pass on stops that were requested before it started."""
         ray = _ray()
         try:
             seat.ready = ray.get(seat.about)
         except ray.exceptions.RayError:
-            seat.ready = {}  # its task comes back with the reason
+            seat.ready = {}  # the result of its task will contain the reason
             return
         if seat.ready["version"] != __version__:
             raise errors.FairtrialError(
-                f"Fairtrial is {__version__} here and {seat.ready['version']} on a machine of the Ray cluster",
-                hint="Install the same version on all of them. Finished runs are kept.",
+                f"Fairtrial has version {__version__} here and {seat.ready['version']} on a machine of the Ray cluster",
+                hint="Install the same version on all machines. Finished runs are kept.",
             )
         for key in seat.requests:
             if key in self._stops:
@@ -442,14 +446,14 @@ class RayLauncher:
         keys, seat.requests = list(seat.requests), {}
         try:
             answers = ray.get(seat.task)
-        except ray.exceptions.RayTaskError as error:  # such as a job server that was killed: others have theirs
+        except ray.exceptions.RayTaskError as error:  # such as a killed job server, which affects only this actor
             self._drop(seat)
-            return [Exit(key, 1, None, lost=f"its place on the Ray cluster failed: {_cause(error)}") for key in keys]
+            return [Exit(key, 1, None, lost=f"its actor on the Ray cluster failed: {_cause(error)}") for key in keys]
         except ray.exceptions.RayError as error:
             self._drop(seat)
-            if "creation task" in str(error):  # it would be so on every machine, or for ever on that one
+            if "creation task" in str(error):  # it would fail again, on every machine or on that one
                 raise _slot_failed(error) from error
-            return [Exit(key, 1, None, lost="its place on the Ray cluster is gone") for key in keys]
+            return [Exit(key, 1, None, lost="its actor on the Ray cluster died") for key in keys]
         return [
             Exit(key, code, Outcome.from_dict(outcome) if outcome else None)
             for key, code, outcome in answers
@@ -479,7 +483,7 @@ class RayLauncher:
         self._waiting = deque(requests for requests in self._waiting if requests)
 
     def forget(self, key: str) -> None:
-        """The actor itself no longer answers: it is ended from outside, and its cells are given up."""
+        """Abandon a cell. An actor without other cells no longer responds and is killed from outside."""
         seat = self._seat_of(key)
         if seat is not None:
             del seat.requests[key]
@@ -504,21 +508,21 @@ class RayLauncher:
 
 
 def _environment(request: LaunchRequest) -> dict[str, str]:
-    """What runs must see on every machine as they would here; what reaches the store only where it is a URL."""
+    """Return the environment variables for jobs: Fairtrial's own, requested ones and, for a URL, those of the store."""
     ours = {name: value for name, value in os.environ.items() if name.startswith("FAIRTRIAL_")}
     reaching = (*request.environment, *(REACHES_STORES if is_url(request.store) else ()))
     return {**ours, **{name: os.environ[name] for name in reaching if name in os.environ}}
 
 
 def _kill_on(node: str, pid: int) -> None:
-    """Ray asks a process to end itself, which a frozen one cannot: its own machine ends it."""
+    """Kill a process from a task on its own node: Ray asks processes to exit, which a frozen one cannot do."""
     ray = _ray()
     there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
     ray.remote(kill_with_children).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote(pid)
 
 
 def _cause(error: Any) -> str:
-    """What went wrong there, in a line."""
+    """Return the cause of a remote error in one line."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, errors.FairtrialError):
         return cause.message
@@ -529,5 +533,5 @@ def _slot_failed(error: BaseException) -> errors.FairtrialError:
     lines = [line for line in str(error).strip().splitlines() if line.strip()]
     return errors.FairtrialError(
         f"a machine of the Ray cluster cannot run jobs: {lines[-1] if lines else type(error).__name__}",
-        hint="Fairtrial and what its recipe needs must be installed on every machine.",
+        hint="Install Fairtrial and the packages of the recipe on every machine.",
     )

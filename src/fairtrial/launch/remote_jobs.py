@@ -1,8 +1,9 @@
-"""What launchers have in common whose engine has a queue of its own: their tasks are remote jobs, which outlive them.
+"""The base of launchers whose engine has its own queue, such as Slurm. Their tasks are remote jobs.
 
-The engine's part is a `Queue`: it takes remote jobs, says where they stand, and cancels them. All the rest is here.
+The engine implements `Queue`, which submits remote jobs, reports their states and cancels them. Everything else is
+here.
 
-A launcher that leaves, by Ctrl-C or an error, cancels what it handed over. One that is killed cannot: its jobs go on,
+A launcher that exits by Ctrl-C or an error cancels the jobs that it submitted. If it is killed, its jobs keep running,
 and the next launcher of the study adopts them.
 """
 
@@ -24,19 +25,19 @@ from fairtrial.jobs.mailbox import Mailbox, RemoteJob
 from fairtrial.launch.contract import Exit
 
 MESSAGE_DELAY_S = 2.0
-"""A job that is gone may have written messages that are not visible here yet."""
+"""Wait for the messages of a job that has ended: they may not be visible here yet."""
 MESSAGE_DELAY_COMPLETED_S = 60.0
-"""One that ended well has certainly written some, and they travel over a network."""
+"""The same after exit code 0: such a job has certainly written messages, which may be delayed by a network."""
 
 STATE_ATTEMPTS = 4
-"""How many times an engine is asked about the jobs of an earlier launcher, if it does not answer."""
+"""Number of attempts to query the engine about the jobs of an earlier launcher."""
 
 SUBMITTING_S = 300.0
-"""A remote job without an engine's job is being submitted by another launcher, unless it is older than this."""
+"""Age up to which a remote job without an engine's job id is considered being submitted by another launcher."""
 
 
 class JobStage(StrEnum):
-    """Where a job stands in its engine."""
+    """The stage of a job in its engine."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -45,14 +46,14 @@ class JobStage(StrEnum):
 
 @dataclass(frozen=True)
 class JobState:
-    """What the engine says of a job. Of one that is gone: why, and its exit status where it ended by itself.
+    """The engine's report of a job. If it is gone: the reason, and its exit code if it exited by itself.
 
-    `failed` is for a job that would end the same way anywhere, such as one that needs more memory than it asked for.
+    `failed` marks a job that would fail again on any machine, such as one that needs more memory than it requested.
     """
 
     stage: JobStage
     code: int | None = None
-    why: str = "the engine no longer knows its job"
+    why: str = "the engine no longer has a record of its job"
     failed: bool = False
     hint: str | None = None
 
@@ -61,7 +62,7 @@ UNKNOWN = JobState(JobStage.GONE)
 
 
 class Queue(Protocol):
-    """What an engine must be able to do. `word` is what a person calls it; `ask_s`, how often it may be asked."""
+    """The interface of an engine. `word` is its name for users; `ask_s` is the seconds between queries of its state."""
 
     @property
     def word(self) -> str: ...
@@ -70,21 +71,21 @@ class Queue(Protocol):
     def ask_s(self) -> float: ...
 
     def hand_over(self, remote_jobs: Sequence[str]) -> list[str] | None:
-        """Start these remote jobs; returns what the engine calls each. None: it cannot be asked now."""
+        """Submit these remote jobs and return the engine's id of each, or None if the engine cannot be reached now."""
         ...
 
     def states(self, jobs: Collection[str]) -> Mapping[str, JobState] | None:
-        """Where these jobs stand; those that the engine no longer knows are left out. None: it cannot be asked now."""
+        """Return the states of the jobs that the engine knows, or None if the engine cannot be reached now."""
         ...
 
     def cancel(self, jobs: Collection[str]) -> None: ...
 
     def last_words(self, job: str) -> str:
-        """What a job printed last before its run began; empty where nothing is known."""
+        """Return the last lines that a job printed before its run started; empty if unknown."""
         ...
 
     def clear(self, job: str) -> None:
-        """Nothing of this job is needed any more."""
+        """Delete what is stored for this job, which is no longer needed."""
         ...
 
     def close(self) -> None: ...
@@ -92,7 +93,7 @@ class Queue(Protocol):
 
 @dataclass
 class _Task:
-    """A remote job that is under way. `left` has the runs that have not come back, with their numbers."""
+    """A remote job that has not ended. `left` maps the runs that have not been reported to their indices in the job."""
 
     remote_job: RemoteJob
     left: dict[str, int]
@@ -104,7 +105,7 @@ class _Task:
 
 
 class RemoteJobLauncher:
-    """Keeps the launcher contract on top of a queue and a mailbox."""
+    """Implements the launcher interface on top of a queue and a mailbox."""
 
     def __init__(self, queue: Queue, mailbox: Mailbox, slots: int) -> None:
         self.slots = slots
@@ -119,7 +120,7 @@ class RemoteJobLauncher:
         self._checked_at = self._asked_at = self._retry_at = float("-inf")
 
     def adopt(self, keys: Collection[str]) -> list[list[str]]:
-        """Remote jobs of an earlier launcher that are queued or running; those that are gone are cleared."""
+        """Adopt queued and running remote jobs of an earlier launcher, and delete those that have ended."""
         self._names = self._mailbox.names()
         earlier = self._earlier_jobs()
         states = self._states_now([job for _, job, _ in earlier if job])
@@ -134,15 +135,15 @@ class RemoteJobLauncher:
         return adopted
 
     def _states_now(self, jobs: Collection[str]) -> Mapping[str, JobState]:
-        """Without knowing what runs, all of it would be handed over, and paid for, a second time."""
+        """Query the states with retries, or raise an error: unknown jobs would be submitted, and paid for, twice."""
         for again in range(STATE_ATTEMPTS if jobs else 0):
             time.sleep(self._queue.ask_s if again else 0)
             if (states := self._queue.states(jobs)) is not None:
                 return states
         if jobs:
             raise UserError(
-                f"{self._queue.word} does not say what became of {counted(len(jobs), 'job')} of an earlier launcher",
-                hint="They may still be running, so nothing was started. Try again when it answers.",
+                f"{self._queue.word} does not report the state of {counted(len(jobs), 'job')} of an earlier launcher",
+                hint="They may still be running, so nothing was started. Try again when it responds.",
             )
         return {}
 
@@ -166,7 +167,7 @@ class RemoteJobLauncher:
         self._task_of.update(dict.fromkeys(task.left, task))
 
     def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
-        """What was submitted since the last poll is handed over together at the next."""
+        """Collect a task. The next poll submits all tasks since the last one together."""
         remote_job = RemoteJob(self._mailbox, uuid.uuid4().hex[:16])
         task = _Task(remote_job, {key: cell for cell, key in enumerate(requests)}, dict(requests))
         self._waiting.append(task)
@@ -202,7 +203,7 @@ class RemoteJobLauncher:
         return exits
 
     def _check(self) -> list[Exit]:
-        """The engine is asked first: what a job that is gone has written can then be seen."""
+        """Query the engine before the mailbox, so that the messages of a job that has ended are visible."""
         now = time.monotonic()
         if now - self._checked_at < self._mailbox.poll_s:
             return []
@@ -226,7 +227,7 @@ class RemoteJobLauncher:
                 task.gone_since = now
 
     def _exits(self, task: _Task, now: float) -> list[Exit]:
-        """By the messages of the latest start alone; an earlier one may have been frozen, and write again."""
+        """Return new exits, from messages of the latest start only: an earlier process may resume and still write."""
         start = task.remote_job.latest_start if task.remote_job.name in self._reported else None
         done = start is not None and task.remote_job.files.done(start) in self._names
         exits = self._answered(task, start, done=done) if start else []
@@ -237,7 +238,7 @@ class RemoteJobLauncher:
         return exits
 
     def _answered(self, task: _Task, start: str, *, done: bool) -> list[Exit]:
-        """A listing may miss what came meanwhile, so all answers of a job that is done are read."""
+        """Return the exits that the job reported. If it is done, read every answer, as the listing may be outdated."""
         files = task.remote_job.files
         listed = {key: cell for key, cell in task.left.items() if done or files.answer(cell, start) in self._names}
         answers = {key: answer for key, cell in listed.items() if (answer := task.remote_job.answer(cell, start))}
@@ -256,7 +257,7 @@ class RemoteJobLauncher:
 
     def _is_gone(self, task: _Task, now: float) -> bool:
         if task.job is None:
-            return task.stop_signal is not None  # it was stopped before it was handed over
+            return task.stop_signal is not None  # it was stopped before it was submitted
         if task.gone_since is None or task.state is None:
             return False
         return now - task.gone_since >= (MESSAGE_DELAY_COMPLETED_S if task.state.code == 0 else MESSAGE_DELAY_S)
@@ -267,7 +268,7 @@ class RemoteJobLauncher:
             return Exit(key, -task.stop_signal, None)
         state, started = task.state or UNKNOWN, task.remote_job.files.started in self._names
         words = self._queue.last_words(task.job) if task.job and not started else ""
-        why = f"{state.why}, having said: {words}" if words else state.why
+        why = f"{state.why}; its last output: {words}" if words else state.why
         by_itself = state.code not in (None, 0, -signal.SIGTERM)
         if state.failed or (by_itself and not started):
             return Exit(key, 1, Outcome(Status.FAILED, why, state.hint))
@@ -296,7 +297,7 @@ class RemoteJobLauncher:
         return task.remote_job.files.started in self._names
 
     def stop(self, key: str, *, kill: bool) -> None:
-        """A job that waits, or that is to be killed, is cancelled; one that runs saves and leaves by itself."""
+        """Stop a job: cancel it if it is queued or to be killed; otherwise ask it to save and exit."""
         task, wanted = self._task_of.get(key), signal.SIGKILL if kill else signal.SIGTERM
         if task is None or task.stop_signal in (wanted, signal.SIGKILL):
             return
@@ -305,10 +306,10 @@ class RemoteJobLauncher:
             return
         task.remote_job.ask_to_stop(kill=kill)
         if kill or not self.has_started(key):
-            self._to_cancel.add(task.job)  # with all others that are stopped now
+            self._to_cancel.add(task.job)  # the next poll cancels all stopped jobs with one call
 
     def forget(self, key: str) -> None:
-        """The engine is asked not to start it again; what its old process still writes is not read."""
+        """Abandon a cell. A job without other cells is cancelled, and its later messages are ignored."""
         task = self._task_of.get(key)
         if task is None:
             return
@@ -325,12 +326,12 @@ class RemoteJobLauncher:
                 self._end(task)
             else:
                 task.remote_job.ask_to_stop(kill=False)
-                self._to_cancel.add(task.job)  # its messages are cleared by the next launcher of the study
+                self._to_cancel.add(task.job)  # the next launcher of the study deletes its messages
         self._cancel()
         self._queue.close()
 
     def _await_finishing(self) -> None:
-        """A job whose runs have all been reported is about to leave; it should not find its mailbox empty."""
+        """Wait briefly for jobs that have reported all runs, so that their files are not deleted before they exit."""
         deadline = time.monotonic() + MESSAGE_DELAY_S
         reported = [task.remote_job for task in self._tasks.values() if not task.left]
         done_files = {remote_job.files.done(remote_job.latest_start or "") for remote_job in reported}

@@ -1,12 +1,12 @@
-"""Which runs next? Fills the slots, keeps time, watches heartbeats, tries again, and stops cleanly.
+"""Schedule runs: fill the launcher's slots, enforce time limits, watch heartbeats, retry, and stop cleanly.
 
-A task is one run, or several that share a process; a run that has to be tried again is a task of its own. The
-schedule knows launchers and jobs, not the store: what it must know of a run there, and write, goes through a
-`RunMonitor`.
+A task is one run, or several that share a process; a retried run is a separate task. The schedule knows launchers and
+jobs, but not the store: it reads and writes the store through a `RunMonitor`.
 
-A run that *failed* says so, or its process is gone. One that is *silent* has no heartbeat any more: it is frozen,
-or its machine is gone; it is killed, or where that does not help given up, and goes on elsewhere. One that is *slow*
-beats and makes progress; one that beats without progress may *hang*: it is pointed out, and ended where that was asked.
+A *failed* run reports its failure, or its process has exited. A *silent* run has no new heartbeat, because its process
+is frozen or its machine is down: it is killed or, if that has no effect, abandoned, and then rescheduled. A *slow* run
+has heartbeats and makes progress. A run with heartbeats but no progress may be *hung*: it is pointed out and, with
+`hung_after`, stopped.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ GRACE_S = 8.0
 RETRY_CLAIM_S = 1.0
 HEARTBEAT_CHECK_S = 1.0
 LOST_AFTER_S = 60.0
-"""A run without a heartbeat for this long is taken for lost."""
+"""A run without a heartbeat for this long is considered lost."""
 LOSSES = 3
-"""How many times in a row a run may be lost without having got further before it is left alone."""
+"""Number of times in a row that a run may be lost without saving further progress before it is abandoned."""
 
 
 class RunState(StrEnum):
-    """Where a run is, as the live table shows it."""
+    """The state of a run, as the live table shows it."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -48,9 +48,10 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """The latest heartbeat of a run: a new one differs from the one before, in its `tag` if in nothing else.
+    """The latest heartbeat of a run. A new heartbeat always differs from the previous one, at least in its `tag`.
 
-    `saved` is the step that a resume would go on from, `token` that of the claim which gave it, where that is known.
+    `saved` is the step that a resumed run would continue from; `token` is that of the claim that wrote the heartbeat,
+    if known.
     """
 
     tag: str
@@ -60,26 +61,26 @@ class Heartbeat:
 
 
 class RunMonitor(Protocol):
-    """What the schedule knows of a run apart from its process."""
+    """The schedule's access to the recorded state of runs."""
 
     def status(self, job: Job) -> Outcome | None:
-        """How the run stands in the store; None where it is not there."""
+        """Return the run's recorded outcome, or None if it is not in the store."""
         ...
 
     def mark_ended(self, job: Job, status: Status, reason: str) -> None:
-        """Record how a run ended whose process could not do so itself."""
+        """Record the end of a run whose process could not do so itself."""
         ...
 
     def heartbeat(self, job: Job) -> Heartbeat | None: ...
 
     def claim_token(self, job: Job) -> int | None:
-        """The token of the claim on the run."""
+        """Return the token of the claim on the run."""
         ...
 
 
 @dataclass
 class LivenessTracker:
-    """When a running job last had a heartbeat and made progress, by this machine's clock alone."""
+    """Times of a run's last new heartbeat and last progress, by this machine's clock only."""
 
     heartbeat: Heartbeat | None = None
     heard_at: float = 0.0
@@ -94,7 +95,7 @@ class LivenessTracker:
 
 @dataclass
 class ScheduledRun:
-    """One job on its way through the schedule."""
+    """A job and its state in the schedule."""
 
     job: Job
     state: RunState = RunState.QUEUED
@@ -107,7 +108,7 @@ class ScheduledRun:
     liveness: LivenessTracker = field(default_factory=LivenessTracker)
     heartbeat_checked: float = 0.0
     silence: str | None = None
-    """Why it was killed, where it was for its silence."""
+    """Why it was killed, if it was killed for a missing heartbeat."""
     losses: int = 0
     furthest_saved: int = 0
 
@@ -117,7 +118,7 @@ class ScheduledRun:
 
 
 class Schedule:
-    """Runs jobs to their end. `policy.watch` gets all runs at every tick."""
+    """Runs jobs until all have ended. Every tick calls `policy.watch` with all runs."""
 
     def __init__(
         self,
@@ -132,13 +133,13 @@ class Schedule:
         self.interrupted = False
         self._lost_after = policy.lost_after or LOST_AFTER_S
         self._by_key = {run.key: run for run in self.runs}
-        stacked = policy.stack and policy.timeout is None  # a time limit is about one run
+        stacked = policy.stack and policy.timeout is None  # a time limit applies to a single run
         tasks = divide(self.runs, lambda run: run.job.stack_key if stacked else None, launcher.slots)
         self._queue: deque[Sequence[ScheduledRun]] = deque(tasks)
         self._started: list[Sequence[ScheduledRun]] = []
 
     def run(self) -> None:
-        """Until every run has ended. Ctrl-C stops the running ones after they have saved."""
+        """Run until every run has ended. Ctrl-C stops running ones after they have saved."""
         self._adopt()
         with _counting_interrupts() as interrupts:
             handled = 0
@@ -149,7 +150,7 @@ class Schedule:
                 self._tick()
 
     def _adopt(self) -> None:
-        """Runs that an earlier launcher left running are watched, not started again."""
+        """Watch the runs that an earlier launcher left running instead of starting them again."""
         adopted = {key for task in self.launcher.adopt(list(self._by_key)) for key in task}
         for run in self.runs:
             if run.key in adopted:
@@ -196,7 +197,7 @@ class Schedule:
             if not run.liveness.heartbeat:
                 run.liveness = LivenessTracker(heard_at=now)
             return
-        reason = "another process has it" if end.code == EXIT_CLAIMED else _exit_reason(end.code)
+        reason = "another process is running it" if end.code == EXIT_CLAIMED else _exit_reason(end.code)
         outcome = end.outcome or Outcome(Status.INTERRUPTED, reason)
         if run.stop_reason and outcome.status is Status.INTERRUPTED:
             outcome = Outcome(Status.INTERRUPTED, run.stop_reason)
@@ -204,14 +205,14 @@ class Schedule:
             self.monitor.mark_ended(run.job, outcome.status, outcome.reason or "")
         elif outcome.status is Status.FAILED:
             recorded = self.monitor.status(run.job)
-            if recorded and recorded.status is not Status.FAILED:  # its engine says so, not the run itself
+            if recorded and recorded.status is not Status.FAILED:  # reported by the engine and not recorded by the run
                 self.monitor.mark_ended(run.job, outcome.status, outcome.reason or "")
         self._end_or_retry(run, outcome)
 
     def _lose(self, run: ScheduledRun, why: str) -> None:
-        """Its machine is gone, or no longer answers: another goes on with it, whether its old process lives or not."""
+        """Reschedule a run whose machine is down or no longer responds, whether its old process is alive or not."""
         if (outcome := self.monitor.status(run.job)) and outcome.status not in (Status.RUNNING, Status.INTERRUPTED):
-            run.state, run.ended, run.outcome = RunState.ENDED, self.clock(), outcome  # it was only not heard
+            run.state, run.ended, run.outcome = RunState.ENDED, self.clock(), outcome  # only its report was lost
             return
         saved = run.liveness.heartbeat.saved if run.liveness.heartbeat else 0
         run.losses = 1 if saved > run.furthest_saved else run.losses + 1
@@ -219,16 +220,16 @@ class Schedule:
         self.monitor.mark_ended(run.job, Status.INTERRUPTED, why)
         too_often = run.losses > max(LOSSES, self.policy.retries)
         if self.interrupted or too_often:
-            message = f"{why}; lost {run.losses} times without getting further" if too_often else why
+            message = f"{why}; lost {run.losses} times without progress" if too_often else why
             run.state, run.ended, run.outcome = RunState.ENDED, self.clock(), Outcome(Status.INTERRUPTED, message)
             return
-        self.policy.tell(f"{run.key}: {why}; it goes on elsewhere.")
+        self.policy.tell(f"{run.key}: {why}; rescheduling it.")
         run.job = replace(run.job, takeover_token=self._silent_token(run))
         run.tries -= 1
         self._queue_again(run)
 
     def _silent_token(self, run: ScheduledRun) -> int | None:
-        """The token of the claim that fell silent; another may have been made since, by a process that is alive."""
+        """Return the token of the silent claim, so that a newer claim by a live process is never taken over."""
         heartbeat = run.liveness.heartbeat
         return heartbeat.token if heartbeat and heartbeat.token is not None else self.monitor.claim_token(run.job)
 
@@ -243,7 +244,7 @@ class Schedule:
         now, timeout = self.clock(), self.policy.timeout
         for run in self._running():
             if not run.stop_reason and not self.launcher.has_started(run.key):
-                run.started = now  # waiting for a process is not running
+                run.started = now  # the time limit does not include the wait for a process
             if run.kill_at is not None and now > run.kill_at:
                 self.launcher.stop(run.key, kill=True)
             elif timeout and not run.stop_reason and now - (run.started or now) > timeout:
@@ -264,15 +265,15 @@ class Schedule:
         silent, idle = now - run.liveness.heard_at, now - run.liveness.progressed_at
         if silent > self._lost_after + GRACE_S:
             self.launcher.forget(run.key)
-            self._lose(run, f"no sign of life for {silent:.0f} s")
+            self._lose(run, f"no heartbeat for {silent:.0f} s")
         elif silent > self._lost_after and not run.silence:
-            run.silence = f"no sign of life for {silent:.0f} s"
-            self.launcher.stop(run.key, kill=True)  # it comes back as killed, or is given up after a while
+            run.silence = f"no heartbeat for {silent:.0f} s"
+            self.launcher.stop(run.key, kill=True)  # poll reports it as killed, or it is abandoned after GRACE_S
         elif hung_after and idle > hung_after and not run.stop_reason:
             self._stop(run, f"no progress for {hung_after:g} s")
 
     def _watch_elsewhere(self) -> None:
-        """A run that another launcher has is waited for, and taken over if it is gone or has no heartbeat."""
+        """Wait for runs that another launcher has claimed, and take over those that ended early or are silent."""
         now = self.clock()
         for run in self.runs:
             if run.state is not RunState.ELSEWHERE or now - (run.started or now) < RETRY_CLAIM_S:
@@ -297,7 +298,7 @@ class Schedule:
         self.launcher.stop(run.key, kill=False)
 
     def _interrupt(self) -> None:
-        """The first Ctrl-C lets running jobs save; the second does not wait for them."""
+        """Stop all runs: the first Ctrl-C lets running jobs save; the second kills them."""
         again, self.interrupted = self.interrupted, True
         message = "Killing the runs …" if again else "Stopping: runs save first. Press Ctrl-C again to kill them."
         self.policy.tell(message)
@@ -313,7 +314,7 @@ class Schedule:
 
 @contextlib.contextmanager
 def _counting_interrupts() -> Iterator[list[int]]:
-    """Note each Ctrl-C instead of raising it: one that came in the middle of a change would leave half of it."""
+    """Count Ctrl-C instead of raising KeyboardInterrupt, which could interrupt a state change halfway."""
     interrupts: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield interrupts
@@ -327,5 +328,5 @@ def _counting_interrupts() -> Iterator[list[int]]:
 
 def _exit_reason(code: int) -> str:
     if code < 0:
-        return f"its process was ended by {signal.Signals(-code).name}"
-    return f"its process ended with exit status {code} and said nothing"
+        return f"its process was killed by {signal.Signals(-code).name}"
+    return f"its process exited with status {code} without reporting an outcome"

@@ -1,7 +1,7 @@
-"""Asks SkyPilot's own parser about task files.
+"""Validate task files with SkyPilot's own parser.
 
-Runs in the interpreter of the program `sky`, which has its own packages, so nothing of Fairtrial is imported here.
-A list of tasks comes as JSON on standard input; what is wrong with them leaves as JSON on standard output.
+This program runs in the Python interpreter of `sky`, which has its own packages, and therefore imports nothing from
+Fairtrial. It reads a list of tasks as JSON from stdin and writes their errors as JSON to stdout.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-NO_CATALOGUE = "the catalogue of the clouds cannot be fetched, so cards, regions and machine types are not checked"
+NO_CATALOGUE = "the cloud catalog cannot be downloaded, so accelerators, regions and instance types are not checked"
 
 
 def judge(tasks: list[dict[str, Any]]) -> dict[str, Any]:
-    """The version, every problem as one sentence, and what could not be looked up because there is no network."""
+    """Return SkyPilot's version, every error as one sentence, and what could not be checked without a network."""
     import sky
 
     problems: dict[str, None] = {}
@@ -31,7 +31,7 @@ def judge(tasks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _problems(task: dict[str, Any]) -> Iterator[str]:
-    """Each resource alone first: the parser stops at the first problem of a file, and people want to see them all."""
+    """Yield the errors of a task. Each resource is checked separately, because the parser stops at the first error."""
     import sky
 
     parsed: list[Any] = []
@@ -51,9 +51,9 @@ def _problems(task: dict[str, Any]) -> Iterator[str]:
 def _tried(function: Callable[[Any], Any], value: Any) -> str | None:
     try:
         function(copy.deepcopy(value))
-    except OSError:  # of the network, which says nothing about the task
+    except OSError:  # a network error, not an error of the task
         raise
-    except Exception as error:  # noqa: BLE001 — the parser raises several kinds
+    except Exception as error:  # noqa: BLE001 — the parser raises various exceptions
         return _plain(str(error)) or type(error).__name__
     return None
 
@@ -69,14 +69,14 @@ def _require_known_card(chosen: Any) -> None:
 
 
 def _plain(message: str) -> str:
-    """One sentence, without what only helps somebody who wrote the file by hand."""
+    """Reduce a message to one sentence, without advice that applies only to hand-written files."""
     text = " ".join(message.split("\n\n")[0].split())
     return text.removeprefix("Invalid resources YAML: ").partition(". Check problematic field(s)")[0].rstrip(". ")
 
 
 def main() -> None:
     answers = os.dup(1)
-    os.dup2(2, 1)  # the parser reports its own progress on standard output
+    os.dup2(2, 1)  # the parser prints its progress to stdout
     try:
         answer = judge(json.load(sys.stdin))
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""The program `sky`: where it is, what it thinks of a task, which clouds it may use, what its jobs are doing.
+"""Call the program `sky`: find it, validate tasks, list accessible clouds, and query jobs.
 
-SkyPilot cannot be a dependency, because it needs older packages than ours. It is a program that is called, and its
-parser is asked in its own interpreter.
+SkyPilot cannot be a dependency, because it needs older versions of some packages. Fairtrial calls it as a program, and
+calls its parser in its own interpreter.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from fairtrial.core.errors import UserError
 from fairtrial.launch import sky_parser
 
 OLDEST = (0, 14)
-"""Earlier ones do not tell the queue of managed jobs as JSON in the form that is read here."""
+"""The oldest supported version: earlier ones do not print the queue of managed jobs in the expected JSON format."""
 PARSER_S = 120.0
 CHECK_S = 180.0
-"""`sky check` starts a server on this machine first, and asks every cloud."""
+"""Timeout of `sky check`, which first starts a server on this machine and then queries every cloud."""
 QUEUE_S = 60.0
 INSTALL = 'pipx install "skypilot[aws]"'
 QUEUE = ("jobs", "queue", "--all", "--verbose", "--output", "json")
@@ -35,7 +35,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 @dataclass(frozen=True)
 class Judgement:
-    """What SkyPilot's parser says of some tasks. `not_checked` is what it could not look up."""
+    """The result of SkyPilot's parser for some tasks. `not_checked` lists what it could not check."""
 
     version: str | None
     problems: Sequence[str] = ()
@@ -44,7 +44,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Sky:
-    """The program at a path."""
+    """The program `sky` at a path."""
 
     path: str
 
@@ -59,45 +59,45 @@ class Sky:
         if sky is None:
             raise UserError(
                 "--on skypilot needs the program sky, which is not on $PATH",
-                hint=f"Install it as a tool of its own, with the clouds you use: {INSTALL}",
+                hint=f"Install it as a separate tool, with the clouds you use: {INSTALL}",
             )
         return sky
 
-    # What it says at once.
+    # Commands that are waited for.
 
     def judge(self, tasks: Sequence[Mapping[str, Any]]) -> Judgement:
-        """Ask SkyPilot's own parser; needs neither a cloud nor credentials."""
+        """Validate tasks with SkyPilot's own parser. This needs neither a cloud nor credentials."""
         python = interpreter_of(Path(self.path))
         if python is None:
-            return Judgement(None, not_checked=[f"{self.path} does not say which Python it runs in"])
+            return Judgement(None, not_checked=[f"the Python interpreter of {self.path} is unknown"])
         try:
             asked = subprocess.run(
                 [python, sky_parser.__file__], input=json.dumps(tasks), capture_output=True, text=True, check=False,
                 timeout=PARSER_S, env=environment(),
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            return Judgement(None, not_checked=[f"SkyPilot's parser cannot be asked: {error}"])
+            return Judgement(None, not_checked=[f"SkyPilot's parser cannot be run: {error}"])
         if asked.returncode != 0:
-            return Judgement(None, not_checked=[f"SkyPilot's parser cannot be asked: {last_line(asked.stderr)}"])
+            return Judgement(None, not_checked=[f"SkyPilot's parser cannot be run: {last_line(asked.stderr)}"])
         return Judgement(**json.loads(asked.stdout))
 
     def clouds(self, cloud: str | None) -> list[str]:
-        """Which clouds SkyPilot has access to; only the one, where one is named."""
+        """Return the clouds that SkyPilot has access to; with `cloud`, check only this one."""
         command = ["check", *([cloud] if cloud else []), "--output", "json"]
         shown = f"sky {shlex.join(command[:-2])}"
         try:
             asked = self._run(command, CHECK_S)
         except subprocess.TimeoutExpired:
-            raise UserError(f"`{shown}` gave no answer within {CHECK_S:.0f} s", hint=f"See: {shown}") from None
+            raise UserError(f"`{shown}` did not respond within {CHECK_S:.0f} s", hint=f"Run: {shown}") from None
         by_workspace = read_json(asked.stdout)
         if asked.returncode != 0 or not isinstance(by_workspace, Mapping):
             raise UserError(
-                f"`{shown}` failed: {last_line(asked.stderr + asked.stdout)}", hint=f"See what it says: {shown}"
+                f"`{shown}` failed: {last_line(asked.stderr + asked.stdout)}", hint=f"Read its full output: {shown}"
             )
         return sorted({name for clouds in by_workspace.values() for name in clouds})
 
     def last_words(self, job: int) -> str:
-        """What a job printed last, as far as SkyPilot still has it."""
+        """Return the last line that a job printed, if SkyPilot still has it."""
         try:
             asked = self._run(["jobs", "logs", "--no-follow", "--tail", "20", str(job)], QUEUE_S)
         except subprocess.TimeoutExpired:
@@ -110,10 +110,10 @@ class Sky:
             stdin=subprocess.DEVNULL, errors="replace",
         )  # fmt: skip
 
-    # What takes its time.
+    # Commands in the background.
 
     def start(self, command: Sequence[str], log: Path) -> Call:
-        """Begin a command and do not wait for it. It goes on when the one who began it is killed."""
+        """Start a command without waiting for it. It keeps running if this process is killed."""
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [self.path, *command],
@@ -128,7 +128,7 @@ class Sky:
 
 @dataclass
 class Call:
-    """A command that is under way."""
+    """A command in the background."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -151,7 +151,7 @@ class Call:
 
 
 def read_queue(call: Call) -> dict[str, Mapping[str, Any]] | None:
-    """Managed jobs by name, of which only one of each is known; None where SkyPilot could not be asked."""
+    """Return the managed jobs by name, the last row of each, or None if the queue could not be read."""
     if not call.went_well:
         return {} if _NOBODY in call.printed else None
     rows = read_json(call.printed)
@@ -159,11 +159,11 @@ def read_queue(call: Call) -> dict[str, Mapping[str, Any]] | None:
 
 
 def interpreter_of(program: Path) -> str | None:
-    """The Python that a program is run by, from its first lines: pip writes them in one of two forms."""
+    """Return the Python interpreter of a program, from its first lines, which pip writes in one of two forms."""
     with program.open("rb") as file:
         first, second = file.readline(), file.readline()
     words = shlex.split(first.decode(errors="replace").removeprefix("#!")) if first.startswith(b"#!") else []
-    if words and Path(words[0]).name == "sh":  # the path was too long for a first line
+    if words and Path(words[0]).name == "sh":  # the interpreter's path was too long for a shebang line
         words = shlex.split(second.decode(errors="replace"))[1:]
     if words and Path(words[0]).name == "env":
         return shutil.which(words[-1])
@@ -171,12 +171,12 @@ def interpreter_of(program: Path) -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """SkyPilot reports its use to its makers unless it is told not to; runs of a study are nobody's business."""
+    """Return the environment for `sky`, with its usage collection turned off."""
     return {**os.environ, "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
 
 
 def read_json(printed: str) -> Any:
-    """The JSON document in what a command printed, which may begin with lines for people."""
+    """Return the JSON document in a command's output, which may start with other lines, or None."""
     lines = _COLOURS.sub("", printed).splitlines()
     for number, line in enumerate(lines):
         if line[:1] in ("{", "["):
@@ -189,4 +189,4 @@ def read_json(printed: str) -> Any:
 
 def last_line(printed: str) -> str:
     lines = [line.strip() for line in _COLOURS.sub("", printed).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it said nothing"
+    return lines[-1][:300] if lines else "it printed nothing"

@@ -1,4 +1,4 @@
-"""SkyPilot's managed jobs as a queue of errands, and a launcher that knows that their machines may be replaced."""
+"""SkyPilot's managed jobs as a queue of remote jobs, and a launcher that handles the replacement of machines."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from fairtrial.launch.sky_shipping import ShippedFolder, translated
 from fairtrial.launch.sky_tasks import as_yaml, divide, launch_words, mailbox_location, make_task, task_name
 
 LAUNCHES = 4
-"""Commands of SkyPilot at once; each is a Python of its own."""
+"""Limit of concurrent `sky` commands; each starts a Python interpreter."""
 ASK_S = 5.0
 MISSED = 3
-"""So often in a row the queue must lack a job before it is believed to be gone."""
+"""Number of times in a row that the queue must lack a job before the job is considered gone."""
 CANCEL_S = 15.0
-"""How long a run that shares its machine with others is given to find the note by which it is stopped."""
+"""Seconds that a canceled run on a shared machine has to find its stop message."""
 LEAVE_S = 60.0
 _WAITING = {"PENDING", "SUBMITTED", "STARTING", "RECOVERING"}
 _ALIVE = {"RUNNING", "WINDING_DOWN", "CANCELLING"}
@@ -33,7 +33,7 @@ _SAME_ANYWHERE = {"FAILED_SETUP", "FAILED_PRECHECKS", "FAILED_NO_RESOURCE"}
 
 @dataclass
 class _Job:
-    """A managed job that was asked for. `open` has the errands that are not known to have ended."""
+    """A managed job. `open` has its remote jobs that are not known to have ended."""
 
     name: str
     open: set[str]
@@ -44,7 +44,7 @@ class _Job:
 
 
 class SkyQueue:
-    """SkyPilot's managed jobs. An errand's job is called `NAME/NUMBER`: those of one name share a machine."""
+    """SkyPilot's managed jobs. A remote job has the id `NAME/NUMBER`; those with equal names share a machine."""
 
     word = "skypilot"
     ask_s = ASK_S
@@ -61,7 +61,7 @@ class SkyQueue:
         self._words: dict[str, str] = {}
 
     def hand_over(self, remote_jobs: Sequence[str]) -> list[str]:
-        """Names are ours, so that a job can be found by whoever comes after a launcher that was killed."""
+        """Submit remote jobs under generated names, by which the next launcher finds them if this one is killed."""
         labels = {}
         for group in divide(len(remote_jobs), self._request):
             members = [remote_jobs[number] for number in group]
@@ -94,11 +94,13 @@ class SkyQueue:
             job.call = self._sky.start(launch_words(self._request, str(self._file(job))), log)
             busy += 1
 
-    # Where they stand.
+    # Job states.
 
     def states(self, jobs: Collection[str]) -> Mapping[str, JobState] | None:
         for label in jobs:
-            self._jobs.setdefault(_name(label), _Job(_name(label), set())).open.add(label)  # of an earlier launcher
+            self._jobs.setdefault(_name(label), _Job(_name(label), set())).open.add(
+                label
+            )  # a job of an earlier launcher
         self._launch_some()
         self._cancel_some()
         if not self._listen(wait=any(self._is_foreign(_name(label)) for label in jobs)):
@@ -110,7 +112,7 @@ class SkyQueue:
         return job.call is None and job.row is None and job not in self._to_launch and not job.missed
 
     def _listen(self, *, wait: bool) -> bool:
-        """Take in what SkyPilot's queue shows; it is asked in the background, since that takes it seconds."""
+        """Read SkyPilot's queue if the background query, which takes seconds, is done. Return whether it was read."""
         if self._asking is None:
             self._asking = self._sky.start(QUEUE, self._folder / "queue.json")
         if wait:
@@ -127,7 +129,7 @@ class SkyQueue:
         return rows is not None
 
     def _was_there(self, job: _Job, asked: Call) -> bool:
-        """Whether a queue that was asked for then must have shown the job."""
+        """Return whether the job was launched before this query, so that the queue should have contained it."""
         if job.call is None:
             return job not in self._to_launch
         return job.call.went_well and job.call.is_over and (job.call.seen_over or 0.0) < asked.begun
@@ -135,23 +137,23 @@ class SkyQueue:
     def _state(self, label: str) -> JobState | None:
         job = self._jobs[_name(label)]
         if label in self._cancelled and time.monotonic() - self._cancelled[label] > CANCEL_S:
-            return JobState(JobStage.GONE, why="it was cancelled")
+            return JobState(JobStage.GONE, why="it was canceled")
         if job.call is not None and job.call.is_over and not job.call.went_well and job.row is None:
-            why = f"SkyPilot did not take its task: {last_line(job.call.printed)}"
+            why = f"SkyPilot rejected its task: {last_line(job.call.printed)}"
             return JobState(JobStage.GONE, why=why, failed=True)
         if job.row is None or job.missed:
             return None if job.missed >= MISSED else JobState(JobStage.QUEUED)
         return _stage(job.row)
 
     def recoveries(self, label: str) -> int:
-        """How often the machine of a job was replaced."""
+        """Return how many times SkyPilot has replaced the job's machine."""
         job = self._jobs.get(_name(label))
         return int((job.row or {}).get("recovery_count") or 0) if job else 0
 
-    # Ending them.
+    # Cancellation.
 
     def cancel(self, jobs: Collection[str]) -> None:
-        """A machine is given up when no run on it is wanted; until then its other runs go on."""
+        """Cancel remote jobs. A machine is released only when all of its jobs are canceled or have ended."""
         for label in jobs:
             self._cancelled.setdefault(label, time.monotonic())
             job = self._jobs.get(_name(label))
@@ -161,7 +163,7 @@ class SkyQueue:
         self._cancel_some()
 
     def _cancel_some(self) -> None:
-        """What SkyPilot does not know yet cannot be cancelled: that waits until its launch is over."""
+        """Cancel the jobs that can be: one whose launch command is still running cannot be canceled yet."""
         for job in list(self._to_cancel):
             if job in self._to_launch:
                 self._to_launch.remove(job)
@@ -187,12 +189,12 @@ class SkyQueue:
                 self._file(sky_job).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Waits until SkyPilot has heard what is to end; a job that may go on costs money, so it is named."""
+        """Wait until SkyPilot has confirmed all cancellations, and name jobs that may still run and cost money."""
         _wait_for(self._has_cancelled_all, LEAVE_S)
         left = [job.name for job in self._to_cancel]
         left += [name for name, call in self._cancelling.items() if not call.went_well]
         for name in left:
-            self._request.tell(f"SkyPilot did not confirm the end of a job. See to it: sky jobs cancel --name {name}")
+            self._request.tell(f"SkyPilot did not confirm a cancellation. Run this: sky jobs cancel --name {name}")
         if self._asking:
             self._asking.process.kill()
             self._asking.process.wait()
@@ -204,7 +206,7 @@ class SkyQueue:
 
 
 class SkyLauncher(RemoteJobLauncher):
-    """Errands on machines that SkyPilot may replace while they are at work."""
+    """Runs remote jobs on machines that SkyPilot may replace while the jobs are running."""
 
     def __init__(self, queue: SkyQueue, mailbox: Mailbox, request: LaunchRequest, project: ShippedFolder) -> None:
         super().__init__(queue, mailbox, request.cells)
@@ -219,14 +221,14 @@ class SkyLauncher(RemoteJobLauncher):
         )
 
     def has_started(self, key: str) -> bool:
-        """What was noted on a machine that is gone says nothing about the one that was taken instead."""
+        """Return whether the cell's process has started. A start message from a replaced machine does not count."""
         if not super().has_started(key):
             return False
         task = self._task_of[key]
         times, known = self._sky.recoveries(task.job or ""), self._starts.get(task.remote_job.name)
         if known is None or known[0] != times:
             if self._checked.get(task.remote_job.name) == self._checked_at:
-                return False  # there is nothing new to be read
+                return False  # the mailbox has not been read since the last check
             self._checked[task.remote_job.name] = self._checked_at
             at = float((task.remote_job.started or {}).get("at", 0))
             if known is not None and known[1] == at:
@@ -247,7 +249,7 @@ def _stage(row: Mapping[str, Any]) -> JobState:
         code={"SUCCEEDED": 0, "FAILED": 1}.get(status),
         why=f"its job is {status} in SkyPilot{message}",
         failed=status in _SAME_ANYWHERE,
-        hint=f"See what it printed: sky jobs logs {row['job_id']}",
+        hint=f"Read its output: sky jobs logs {row['job_id']}",
     )
 
 
@@ -256,7 +258,7 @@ def _name(label: str) -> str:
 
 
 def _wait_for(condition: Callable[[], bool], seconds: float) -> None:
-    """Until something is so, or for as long as it is worth it."""
+    """Wait until the condition is true, but at most for this many seconds."""
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)

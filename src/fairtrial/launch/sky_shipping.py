@@ -1,4 +1,4 @@
-"""What a machine of a cloud is sent: the project with its recipes, and the Fairtrial that launches them."""
+"""Select what is copied to cloud machines: the project with its recipes, and the running version of Fairtrial."""
 
 from __future__ import annotations
 
@@ -20,32 +20,34 @@ SOURCE_PARTS = ("pyproject.toml", "README.md", "LICENSE", "src")
 
 @dataclass(frozen=True)
 class ShippedFolder:
-    """The folder that is shipped, and where in it the launch was started."""
+    """The folder that is copied to machines (`root`), and the launch's working directory within it (`start`)."""
 
     root: Path
     start: Path
 
     @classmethod
     def around(cls, start: Path, given: str | None) -> ShippedFolder:
-        """The git repository that people launch from, else the folder itself."""
+        """Return the given project folder, or the git repository around `start`, or `start` itself."""
         start = start.resolve()
         root = Path(given).expanduser().resolve() if given else _repository(start) or start
         if not start.is_relative_to(root):
-            raise UserError(f"the launch was started in {start}, outside of the project {root}", hint="Start it there.")
+            raise UserError(
+                f"the working directory {start} is outside of the project {root}", hint="Launch from there."
+            )
         if root in (Path.home().resolve(), Path(root.anchor)):
             raise UserError(
-                f"the whole of {root} would be shipped to every machine",
-                hint="Launch from a project's folder, or name it: --with project=FOLDER",
+                f"all of {root} would be copied to every machine",
+                hint="Launch from a project folder, or pass one: --with project=FOLDER",
             )
         return cls(root, start)
 
     def relative(self, file: str) -> str:
-        """How a file is called on a machine, seen from where the launch was started."""
+        """Return a file's path on a machine, relative to the launch's working directory."""
         path = Path(file).resolve()
         if not path.is_relative_to(self.root):
             raise UserError(
-                f"{file} is outside of {self.root}, which is all that is shipped",
-                hint="Move it there, or name the folder that has everything: --with project=FOLDER",
+                f"{file} is outside of {self.root}, the folder that is copied to machines",
+                hint="Move it there, or pass a folder that contains everything: --with project=FOLDER",
             )
         up = len(self.start.relative_to(self.root).parts)
         return str(Path(*[".."] * up, path.relative_to(self.root)))
@@ -65,14 +67,14 @@ def _repository(start: Path) -> Path | None:
 
 
 def translated(request: Mapping[str, Any], store: str, project: ShippedFolder) -> dict[str, Any]:
-    """A request as a machine is to find it: the store by its URL, the recipe where it was shipped to."""
+    """Return a request with the store's URL and the recipe's path on the machine."""
     file = request["spec"]["recipe_file"]
     spec = {**request["spec"], "recipe_file": file and project.relative(file)}
     return {**request, "spec": spec, "store": store}
 
 
 def source_mounts() -> dict[str, str]:
-    """The parts of a working copy of Fairtrial, where that is what runs here; nothing where it is a release."""
+    """Return the file mounts of Fairtrial's source if it runs from a working copy; none if it is a release."""
     root = _working_copy()
     return {f"{SOURCE}/{part}": str(root / part) for part in SOURCE_PARTS} if root else {}
 
@@ -83,20 +85,22 @@ def _working_copy() -> Path | None:
 
 
 def this_fairtrial(extras: Sequence[str]) -> str:
-    """What pip is asked for: this very version of Fairtrial."""
+    """Return pip's requirement for exactly this version of Fairtrial."""
     wanted = f"[{','.join(extras)}]" if extras else ""
     if _working_copy():
         return f"{SOURCE}{wanted}"
     if importlib.metadata.distribution("fairtrial").read_text("direct_url.json"):
         raise UserError(
-            f"Fairtrial {__version__} was not installed here from a package registry, so machines cannot get it there",
-            hint="Say what pip is to install: --with install='fairtrial @ git+https://…'",
+            f"Fairtrial {__version__} was not installed from a package registry, so machines cannot install it either",
+            hint="Tell pip what to install: --with install='fairtrial @ git+https://…'",
         )
     return f"fairtrial{wanted}=={__version__}"
 
 
 def packages_of(recipes: Iterable[LoadedRecipe]) -> list[str]:
-    """The packages of recipes that are files: each by the name it is installed under here."""
+    """Return the packages that recipes in files need, by the names of their distributions here."""
     wanted = {name.partition(".")[0] for recipe in recipes if not recipe.extra for name in recipe.requires}
-    known = importlib.metadata.packages_distributions() if wanted else {}  # looks at every package there is
+    known = (
+        importlib.metadata.packages_distributions() if wanted else {}
+    )  # slow: reads the metadata of every installed package
     return sorted({known.get(name, [name])[0] for name in wanted})

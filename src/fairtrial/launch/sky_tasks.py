@@ -1,6 +1,6 @@
-"""From an order and a group of errands to a task of SkyPilot: which machine, what is shipped to it, what it does there.
+"""Build SkyPilot tasks for groups of remote jobs: the machine, the files to copy, setup and run commands.
 
-All here is pure: the same order gives the same task, whether it is launched or only shown.
+All functions are pure: the same request gives the same task in a launch and in a dry run.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fairtrial.launch.contract import EngineOptions, LaunchRequest
 from fairtrial.launch.sky_shipping import ShippedFolder, packages_of, source_mounts, this_fairtrial
 
 AT_ONCE = 8
-"""So many runs at once, if nobody says."""
+"""Default number of runs at once."""
 DEFAULT_GPUS = 4
-"""Cards for a run of somebody's own program, if nobody says."""
+"""Default number of GPUs for a run of a user's program."""
 DEFAULT_CARD = "L4"
-"""Of which kind: the cheapest current one that several clouds have."""
+"""Default GPU type: the cheapest current one that several clouds offer."""
 STORE_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 ENVIRONMENT = "~/.fairtrial/venv"
 PYTHON = f"{ENVIRONMENT}/bin/python"
@@ -40,7 +40,7 @@ Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 class Options(EngineOptions):
-    """The first ones are resources of SkyPilot under its own names; it judges their values itself."""
+    """Settings of the launcher. The first ones are SkyPilot's resources, by its own names; SkyPilot validates them."""
 
     cloud: str | None = None
     region: str | None = None
@@ -73,12 +73,12 @@ def options_of(request: LaunchRequest) -> Options:
 
 
 def secrets_of(request: LaunchRequest) -> list[str]:
-    """Variables whose values go along: those that a person named, and those that {env:NAME} refers to."""
+    """Return the environment variables to pass: those that the user named, and those that {env:NAME} refers to."""
     return list(dict.fromkeys([*options_of(request).secrets, *request.environment]))
 
 
 def divide(count: int, request: LaunchRequest) -> list[list[int]]:
-    """Which errands share a machine: as many as asked for, else so many that `--jobs` runs are made at once."""
+    """Divide remote jobs into groups that share a machine: of size `group`, or so that `--jobs` runs run at once."""
     options = options_of(request)
     machines = max(1, math.ceil((request.jobs or AT_ONCE) / options.at_once))
     size = options.group or max(options.at_once, math.ceil(count / machines))
@@ -86,7 +86,7 @@ def divide(count: int, request: LaunchRequest) -> list[list[int]]:
 
 
 def task_name(study: str, suffix: str) -> str:
-    """What people see in `sky jobs queue`. SkyPilot takes letters, digits, dots, dashes and underscores."""
+    """Return the name shown by `sky jobs queue`. SkyPilot allows letters, digits, dots, dashes and underscores."""
     stem = re.sub(r"[^A-Za-z0-9._]+", "-", study).strip("-._")
     return f"fairtrial-{stem[:40].rstrip('-._')}-{suffix}"
 
@@ -98,14 +98,14 @@ def make_task(
     remote_jobs: Mapping[str, Sequence[str]],
     mailbox_address: str,
 ) -> dict[str, Any]:
-    """The task file of a group of errands, each with the runs it makes. `notes` is where they leave their answers."""
+    """Return the task file of a group of remote jobs, each with its runs. They write results to `mailbox_address`."""
     options = options_of(request)
     task: dict[str, Any] = {"name": name, "resources": _resources(request), "workdir": str(project.root)}
     if mounts := {} if options.python or options.install else source_mounts():
         task["file_mounts"] = mounts
-    task["envs"] = {"OMP_NUM_THREADS": "1"}  # small models run several times slower when their threads fight
+    task["envs"] = {"OMP_NUM_THREADS": "1"}  # small models run several times slower with competing threads
     if secrets := secrets_of(request):
-        task["secrets"] = dict.fromkeys(secrets)  # SkyPilot takes the values from `--secret NAME`
+        task["secrets"] = dict.fromkeys(secrets)  # SkyPilot reads the values because of `--secret NAME`
     if setup := _setup(request):
         task["setup"] = setup
     return {**task, "run": _run(request, project, remote_jobs, mailbox_address)}
@@ -124,7 +124,7 @@ def _resources(request: LaunchRequest) -> dict[str, Any]:
 
 
 def _gpus_per_run(request: LaunchRequest) -> int:
-    """As asked for; else one of the kind that was named, none beyond those of a chosen machine, or the default."""
+    """Return --gpus if set; else 1 if a GPU type is named, 0 if an instance type is, or the default."""
     if request.resources.gpus is not None:
         return request.resources.gpus
     options = options_of(request)
@@ -136,17 +136,17 @@ def _gpus_per_run(request: LaunchRequest) -> int:
 
 
 def about_cards(request: LaunchRequest) -> str | None:
-    """What was decided about cards because nobody did; None where somebody has."""
+    """Return a sentence about the default choice of GPUs, or None if the user has chosen them."""
     options, gpus = options_of(request), request.resources.gpus
     if options.accelerators is not None or options.instance_type is not None or gpus == 0:
         return None
     count = _gpus_per_run(request)
     if not count:
-        return "Cards: none by default, since these runs compute on the CPU. --gpus N asks for some."
-    change = "--with accelerators=NAME chooses another kind"
+        return "GPUs: none by default, because these runs compute on the CPU. Pass --gpus N to request some."
+    change = "--with accelerators=NAME selects another type"
     if gpus is None:
-        change = f"--gpus N chooses another number, --gpus 0 none, {change}"
-    return f"Cards: {count} {DEFAULT_CARD} for each run{' by default' if gpus is None else ''}; {change}."
+        change = f"--gpus N selects another number, --gpus 0 none, {change}"
+    return f"GPUs: {count} {DEFAULT_CARD} per run{' by default' if gpus is None else ''}; {change}."
 
 
 def _accelerators(request: LaunchRequest) -> str | None:
@@ -156,25 +156,28 @@ def _accelerators(request: LaunchRequest) -> str | None:
         return f"{DEFAULT_CARD}:{cards}" if cards else None
     if gpus == 0:
         raise UserError(
-            f"accelerators={options.accelerators} asks for cards, and --gpus 0 for none", hint="Leave one of them out."
+            f"accelerators={options.accelerators} requests GPUs, but --gpus 0 requests none", hint="Omit one of them."
         )
     card, colon, count = options.accelerators.partition(":")
     if colon and not (count.isdecimal() and int(count)):
-        raise UserError(f"accelerators={options.accelerators} names no number of cards", hint=f"Give {card}:1 or more.")
+        raise UserError(
+            f"accelerators={options.accelerators} does not contain a valid number of GPUs",
+            hint=f"Write {card}:1 or more.",
+        )
     wanted = (gpus or 1) * options.at_once
     if colon and gpus and count != str(wanted):
         raise UserError(
-            f"accelerators={options.accelerators} is not the {wanted} that --gpus {gpus} asks for",
-            hint=f"Leave the number out: --with accelerators={card}",
+            f"accelerators={options.accelerators} does not match the {wanted} that --gpus {gpus} requests",
+            hint=f"Omit the number: --with accelerators={card}",
         )
     return options.accelerators if colon else f"{card}:{wanted}"
 
 
-# What is installed there.
+# Installation on the machine.
 
 
 def extras_of(request: LaunchRequest) -> list[str]:
-    """What the recipes, the store and the cards need."""
+    """Return Fairtrial's extras that the recipes, the store and the GPUs need."""
     extras = {*options_of(request).extras, *(recipe.extra for recipe in _recipes(request) if recipe.extra)}
     extras |= {extra for scheme, extra in STORE_EXTRAS.items() if request.store.startswith(f"{scheme}://")}
     return sorted(extras | ({"gpu"} if _accelerators(request) else set()))
@@ -186,7 +189,7 @@ def _recipes(request: LaunchRequest) -> list[LoadedRecipe]:
 
 
 def _setup(request: LaunchRequest) -> str:
-    """An environment of its own for Fairtrial. One that the machine's image has already is left as it is."""
+    """Return the setup script. It creates a virtual environment unless the machine's image already has it."""
     options = options_of(request)
     own = [options.setup] if options.setup else []
     if options.python:
@@ -203,13 +206,13 @@ def _setup(request: LaunchRequest) -> str:
     return "\n".join([*lines, *own]) + "\n"
 
 
-# What is done there.
+# Commands on the machine.
 
 
 def _run(
     request: LaunchRequest, project: ShippedFolder, remote_jobs: Mapping[str, Sequence[str]], mailbox_address: str
 ) -> str:
-    """The shell script of a task: parallel workers, each with its remote jobs in turn. A failure stops no other job."""
+    """Return the run script: parallel workers, each with its remote jobs in turn. A failed job stops no other."""
     options = options_of(request)
     python = options.python or PYTHON
     start = project.start.relative_to(project.root)
@@ -229,7 +232,7 @@ def _run(
 
 
 def _cards(request: LaunchRequest, worker: int) -> str:
-    """Which GPUs a worker sees, where several share a machine."""
+    """Return the assignment of GPUs to a worker, if several workers share a machine."""
     if options_of(request).at_once == 1 or not _accelerators(request):
         return ""
     each = _gpus_per_run(request)
@@ -242,23 +245,23 @@ def _shortened(runs: Sequence[str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Quoted for a shell, but for the tilde of a home folder, which the machine's shell must fill in."""
+    """Quote a word for the shell, except for a leading ~/, which the machine's shell must expand."""
     home, tilde, rest = word.partition("~/")
     return f"~/{shlex.quote(rest)}" if tilde and not home else shlex.quote(word)
 
 
-# What is done here.
+# Commands on this machine.
 
 
 def mailbox_location(request: LaunchRequest) -> str:
-    """Where the mailbox of launcher and remote jobs is: next to the runs of the study, also in a shared store."""
+    """Return the location of the mailbox of launcher and remote jobs: next to the runs, also in a shared store."""
     if "://" not in request.store:
         return request.home
     return "/".join([request.store.rstrip("/"), *Path(request.home).parts[-2:]])
 
 
 def launch_words(request: LaunchRequest, file: str) -> list[str]:
-    """Values of secrets are taken from the environment by SkyPilot: no file and no command line holds them."""
+    """Return the arguments of `sky`. SkyPilot reads secrets from the environment: no file or command contains them."""
     secrets = [word for name in secrets_of(request) for word in ("--secret", name)]
     return ["jobs", "launch", "--yes", "--detach-run", *secrets, file]
 
@@ -267,7 +270,7 @@ def as_yaml(task: Mapping[str, Any]) -> str:
     import yaml
 
     class Readable(yaml.SafeDumper):
-        """Scripts as lines, not as one quoted text."""
+        """Writes scripts as block text instead of one quoted string."""
 
     Readable.add_representer(
         str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" * ("\n" in text))

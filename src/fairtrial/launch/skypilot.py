@@ -1,6 +1,6 @@
-"""Runs groups of cells on machines of a cloud, as managed jobs of SkyPilot, which also replaces machines that are lost.
+"""Run groups of cells on cloud machines, as managed jobs of SkyPilot, which also replaces lost machines.
 
-A machine shares no disk with us: the store must be a URL, and what the errands have to say lies there too.
+Cloud machines share no disk with this one, so the store must be at a URL. Remote jobs write their messages there too.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from fairtrial.launch.sky_tasks import (
 from fairtrial.launch.surroundings import open_mailbox
 from fairtrial.plugins import Described, LaunchRequest, UserError, errors
 
-SUMMARY = "Machines of a cloud, through SkyPilot."
+SUMMARY = "Cloud machines, through SkyPilot."
 REQUIRES: tuple[str, ...] = ()
 EXTRA = None
 __all__ = ["EXTRA", "REQUIRES", "SUMMARY", "Options", "check", "describe", "open_launcher"]
 
-# Before anything is written.
+# Checks before anything is written.
 
 
 def check(request: LaunchRequest) -> None:
     sky = Sky.require()
     if not _is_shared(request.store):
         raise UserError(
-            _no_way_to(request.store), hint="Keep it where they can: --store s3://bucket/folder, or gs://bucket/folder"
+            _no_way_to(request.store), hint="Use a shared store: --store s3://bucket/folder, or gs://bucket/folder"
         )
     options = options_of(request)
     unset = [name for name in secrets_of(request) if name not in os.environ]
     if unset:
-        raise UserError(f"secrets: ${', $'.join(unset)} is not set here", hint="Export it, or leave it out.")
+        raise UserError(f"secrets: ${', $'.join(unset)} is not set here", hint="Export it, or omit it.")
     [*_, task] = tasks_for(request, [["run"]])
     if cards := about_cards(request):
         request.tell(cards)
@@ -62,7 +62,7 @@ def _is_shared(store: str) -> bool:
 
 
 def _no_way_to(store: str) -> str:
-    return f"machines of a cloud cannot reach the store {store}"
+    return f"cloud machines cannot reach the store {store}"
 
 
 def require_accepted(judged: Judgement) -> Judgement:
@@ -74,7 +74,7 @@ def require_accepted(judged: Judgement) -> Judgement:
         )
     if judged.problems:
         head, *rest = [f"--on skypilot: {problem}" for problem in judged.problems]
-        raise errors.InvalidOptions(head, problems=rest, hint="SkyPilot itself says so; nothing was started.")
+        raise errors.InvalidOptions(head, problems=rest, hint="SkyPilot reported this; nothing was started.")
     return judged
 
 
@@ -84,12 +84,12 @@ def _require_access(sky: Sky, cloud: str | None) -> None:
         shown = f"sky check {cloud}" if cloud else "sky check"
         raise UserError(
             f"SkyPilot has no access to {cloud or 'any cloud'}: there are no valid credentials",
-            hint=f"This says what is missing: {shown}",
+            hint=f"Run this to see what is missing: {shown}",
         )
 
 
 def tasks_for(request: LaunchRequest, runs: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """The tasks that these runs would be made by, one errand for each list of them."""
+    """Return the tasks for these runs, with one remote job for each list of runs."""
     project = _project(request)
     for word in request.preload:
         if word.endswith(".py"):
@@ -108,13 +108,13 @@ def _project(request: LaunchRequest) -> ShippedFolder:
 
 
 def describe(request: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
-    """The task files and commands of a launch. Names that are only made when it happens are stood in for."""
+    """Describe the task files and commands of a launch, with placeholders for names that a launch generates."""
     tasks = tasks_for(request, runs)
     files = [f"{task['name']}.yaml" for task in tasks]
     commands = [shlex.join(["sky", *launch_words(request, file)]) for file in files]
     sky = Sky.find()
     judged = require_accepted(sky.judge(tasks)) if sky else None
-    said = [f"The program sky is not on $PATH, so SkyPilot has not seen {_counted(tasks)}."]
+    said = [f"The program sky is not on $PATH, so SkyPilot has not checked {_counted(tasks)}."]
     if judged:
         said = [f"SkyPilot {judged.version} accepts {_counted(tasks)}."] if judged.version else []
         said += [f"Not checked: {text}." for text in judged.not_checked]

@@ -1,7 +1,8 @@
-"""Runs tasks on a Slurm cluster: one job array for what is submitted together, through submitit.
+"""Run tasks on a Slurm cluster through submitit, with one job array for the tasks that are submitted together.
 
-Slurm itself starts a pre-empted job again, and one whose node it takes for dead. One that reached its time limit it
-does not: that one comes back as lost, and the schedule hands it over anew. Before the limit a run is asked to save.
+Slurm itself requeues a preempted job and a job whose node it considers down. It does not requeue a job that reached its
+time limit: the launcher reports such a job as lost, and the schedule submits it again. Before the limit, Slurm signals
+the run to save.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from fairtrial.launch.jobs import JobStage, JobState, RemoteJobLauncher, job_pro
 from fairtrial.launch.surroundings import SUBMITTED, is_url
 from fairtrial.plugins import Described, LauncherOptions, LaunchRequest, UserError, errors
 
-SUMMARY = "Jobs of a Slurm cluster."
+SUMMARY = "Jobs on a Slurm cluster."
 REQUIRES = ("submitit",)
 EXTRA = "slurm"
 
 LARGEST_ARRAY = 1000
-"""Slurm takes arrays of this size unless it was told otherwise."""
+"""The largest job array with Slurm's default configuration."""
 PATIENCE_S = 60.0
 HURRY_S = 10.0
 WORDS = 300
@@ -41,34 +42,36 @@ _ONE_LINE = r"^[^\n]+$"
 
 
 class Options(LauncherOptions):
-    """Named as Slurm names them; what is left out is up to the cluster."""
+    """Settings with Slurm's own names. The cluster's defaults apply to those that are not set."""
 
-    partition: str | None = Field(None, pattern=_ONE_WORD, description="Partition, or several with commas between.")
-    account: str | None = Field(None, pattern=_ONE_WORD, description="Account that is charged.")
+    partition: str | None = Field(None, pattern=_ONE_WORD, description="Partition, or several separated by commas.")
+    account: str | None = Field(None, pattern=_ONE_WORD, description="Account to charge.")
     qos: str | None = Field(None, pattern=_ONE_WORD, description="Quality of service.")
     time: int | None = Field(None, ge=1, description="Time limit of a job, in minutes.")
-    warning: int = Field(60, ge=1, description="Seconds before the time limit at which a run is asked to save.")
+    warning: int = Field(60, ge=1, description="Seconds before the time limit at which runs are told to save.")
     constraint: str | None = Field(None, pattern=_ONE_LINE, description="Features that a node must have.")
     nodelist: str | None = Field(None, pattern=_ONE_WORD, description="Nodes to use.")
-    exclude: str | None = Field(None, pattern=_ONE_WORD, description="Nodes to leave out.")
+    exclude: str | None = Field(None, pattern=_ONE_WORD, description="Nodes to exclude.")
     reservation: str | None = Field(None, pattern=_ONE_WORD, description="Reservation.")
     gres: str | None = Field(None, pattern=_ONE_WORD, description="Generic resources, such as gpu:a100:1.")
-    comment: str | None = Field(None, pattern=_ONE_LINE, description="Comment on every job.")
-    setup: str | None = Field(None, description="Shell lines that come before the run, such as: module load cuda.")
-    ask: float = Field(2.0, gt=0, description="Seconds between two questions to Slurm.")
+    comment: str | None = Field(None, pattern=_ONE_LINE, description="Comment for every job.")
+    setup: str | None = Field(None, description="Shell commands to run before each run, such as: module load cuda.")
+    ask: float = Field(2.0, gt=0, description="Seconds between queries of Slurm.")
 
 
 def check(request: LaunchRequest) -> None:
-    """Whether Slurm is there and would take such a job, asked of Slurm itself."""
+    """Raise an error if Slurm is not available or would reject such a job, which `sbatch --test-only` tells."""
     options = _options(request)
     missing = [program for program in ("sbatch", "squeue", "srun", "scancel", "sinfo") if not shutil.which(program)]
     if missing:
         raise UserError(f"--on slurm: {missing[0]} is not on the PATH", hint="Launch from a login node of the cluster.")
     if "://" in request.home:
-        raise UserError(f"--on slurm: {request.store} is no folder", hint="Use a store on the cluster's file system.")
+        raise UserError(
+            f"--on slurm: the store {request.store} is not a folder", hint="Use a store on the cluster's file system."
+        )
     partitions = _call("sinfo", "--noheader", "--format=%R")
     if partitions.returncode:
-        raise UserError(f"--on slurm: Slurm does not answer: {_said(partitions)}", hint="Try: sinfo")
+        raise UserError(f"--on slurm: Slurm does not respond: {_said(partitions)}", hint="Try: sinfo")
     for partition in (options.partition or "").split(","):
         if partition and partition not in (known := partitions.stdout.split()):
             raise UserError("--on slurm: " + errors.unknown("partition", partition, known), hint="See: sinfo")
@@ -76,13 +79,13 @@ def check(request: LaunchRequest) -> None:
     would_take = _call("sbatch", "--test-only", *flags, "--wrap=:")
     if would_take.returncode:
         raise UserError(
-            f"--on slurm: Slurm would not take such a job: {_said(would_take)}",
+            f"--on slurm: Slurm would reject such a job: {_said(would_take)}",
             hint="Change --cpus, --gpus, --memory or the --with settings.",
         )
 
 
 def describe(request: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
-    """What `sbatch` would be told, array by array. Slurm itself is not asked: it need not be here."""
+    """Describe the `sbatch` command of each job array. Slurm need not be available."""
     submission = SlurmQueue(request).submission()
     arrays = [runs[first : first + LARGEST_ARRAY] for first in range(0, len(runs), LARGEST_ARRAY)]
     commands = [shlex.join(_sbatch_words(submission, len(array))) for array in arrays]
@@ -90,8 +93,8 @@ def describe(request: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described
     for command, array in zip(commands, arrays, strict=True):
         lines += [command, *(f"# {number}: {', '.join(names)}" for number, names in enumerate(array))]
     lines += [f"# before each run: {line}" for line in submission["setup"] or ()]
-    said = ["Slurm was not asked whether it would take such jobs; a launch asks first."]
-    said += [f"A launch needs another --store: {request.store} is no folder."] if is_url(request.store) else []
+    said = ["Slurm was not asked whether it would accept such jobs; a launch asks first."]
+    said += [f"A launch needs another --store: {request.store} is not a folder."] if is_url(request.store) else []
     handed = [{"command": each, "runs": list(map(list, array))} for each, array in zip(commands, arrays, strict=True)]
     return Described("\n".join(lines), {"submissions": handed, "setup": submission["setup"], "notes": said}, said)
 
@@ -116,7 +119,7 @@ def _options(request: LaunchRequest) -> Options:
 
 
 def _parameters(request: LaunchRequest) -> dict[str, Any]:
-    """What a job asks Slurm for, by the names that sbatch has for it."""
+    """Return the resources and settings of a job, by the names of sbatch's options."""
     own = ("partition", "account", "qos", "time", "constraint", "nodelist", "exclude", "reservation", "gres", "comment")
     needs = request.resources
     wanted = {
@@ -129,7 +132,7 @@ def _parameters(request: LaunchRequest) -> dict[str, Any]:
 
 
 class SlurmQueue:
-    """Hands errands to Slurm and asks where its jobs stand. What submitit writes lies beside the errands."""
+    """Submits remote jobs to Slurm and queries their states. submitit's files are stored next to those of the jobs."""
 
     word = "slurm"
 
@@ -155,22 +158,22 @@ class SlurmQueue:
             if not jobs and "Unable to contact" in str(error):
                 return None
             raise errors.FairtrialError(
-                f"Slurm took no more jobs: {str(error).strip().splitlines()[-1]}",
-                hint="Finished runs are kept; launch again to fill in the rest.",
+                f"Slurm rejected a job: {str(error).strip().splitlines()[-1]}",
+                hint="Finished runs are kept; launch again to run the others.",
             ) from None
         return [job.job_id for job in jobs]
 
     def submission(self) -> dict[str, Any]:
-        """What submitit is told about an array."""
+        """Return submitit's parameters for a job array."""
         parameters = _parameters(self._request)
         further: dict[str, Any] = {name: parameters.pop(name, None) for name in ("mem", "reservation")}
-        # Not through the batch shell, which would keep it to itself: Slurm sends it to the run.
+        # Without "B:", Slurm sends the signal to the run and not to the batch shell, which would not pass it on.
         further |= {"signal": f"TERM@{self._warning_s}", "requeue": True}
         return {
             "job_name": f"fairtrial {self._request.study}",
             "nodes": 1,
             "ntasks_per_node": 1,
-            "time": None,  # submitit would say five minutes
+            "time": None,  # submitit's default is five minutes
             **parameters,
             "array_parallelism": self._request.jobs or LARGEST_ARRAY,
             "setup": self._options.setup.splitlines() if self._options.setup else None,
@@ -179,7 +182,7 @@ class SlurmQueue:
 
     @property
     def _warning_s(self) -> int:
-        """A quarter of a short limit at most: the rest is for training."""
+        """Seconds before the time limit at which to signal: at most a quarter of the limit, to leave time to train."""
         limit = self._options.time
         return self._options.warning if limit is None else min(self._options.warning, limit * 15)
 
@@ -201,7 +204,7 @@ class SlurmQueue:
         return {row["JobArrayID"]: self._state(row) for row in rows if row.get("JobArrayID") in jobs}
 
     def _accounted(self, jobs: Collection[str]) -> dict[str, JobState]:
-        """What the accounting still knows of jobs that Slurm has forgotten, where there is an accounting."""
+        """Return the states of jobs that Slurm has already purged, from sacct if it is available."""
         if not jobs or not shutil.which("sacct"):
             return {}
         fields = "JobID,State,NodeList,Timelimit,Elapsed,ExitCode,Reason"
@@ -216,7 +219,7 @@ class SlurmQueue:
             if row["Reason"] == "BeginTime":
                 self._hurry(job)
             if "requeued held" in row["Reason"]:
-                self.cancel([job])  # it would wait until a person comes
+                self.cancel([job])  # a held job would wait until an administrator releases it
                 return JobState(JobStage.GONE, why=f"Slurm could not start its job {job}")
             return JobState(JobStage.QUEUED)
         if state in _AT_WORK:
@@ -226,16 +229,16 @@ class SlurmQueue:
     def _end(self, state: str, job: str, row: Mapping[str, str]) -> JobState:
         node = row["NodeList"] or "its node"
         if state == "OUT_OF_MEMORY":
-            why = f"it needed more memory than Slurm gave it on {node}"
-            return JobState(JobStage.GONE, why=why, failed=True, hint="Ask for more with --memory GB.")
+            why = f"it needed more memory than it requested on {node}"
+            return JobState(JobStage.GONE, why=why, failed=True, hint="Request more with --memory GB.")
         why = _WHY.get(state, f"Slurm ended its job {job} on {node} ({state.lower()})")
         code = _exit_status(row["exit_code"]) if state in ("COMPLETED", "FAILED") else None
         if code == -signal.SIGTERM and _seconds(row["TimeUsed"]) >= _seconds(row["TimeLimit"]) - self._warning_s - 60:
-            why = "Slurm's time limit of {limit} was near on {node}"  # it may give its warning a minute too early
+            why = "Slurm's time limit of {limit} was near on {node}"  # Slurm may send the signal up to a minute early
         return JobState(JobStage.GONE, code, why.format(job=job, node=node, limit=_minutes(row["TimeLimit"])))
 
     def _hurry(self, job: str) -> None:
-        """Slurm waits for two minutes before it starts a job again; where it is permitted, it need not."""
+        """Ask Slurm to start a requeued job now instead of after its delay of two minutes, if the user may do so."""
         now = time.monotonic()
         if now - self._hurried.get(job, float("-inf")) > HURRY_S:
             self._hurried[job] = now
@@ -245,7 +248,7 @@ class SlurmQueue:
         _call("scancel", *sorted(jobs))
 
     def last_words(self, job: str) -> str:
-        """What Slurm, or Python, said before the run had a log of its own."""
+        """Return the last lines that Slurm or Python printed before the run had its own log."""
         from submitit.core.utils import JobPaths
 
         with contextlib.suppress(OSError):
@@ -256,7 +259,7 @@ class SlurmQueue:
         return ""
 
     def clear(self, job: str) -> None:
-        """Its own files, and those of its array when it was the last."""
+        """Delete the job's files and, if it was the last job of its array, those of the array."""
         array = job.partition("_")[0]
         for path in self._folder.glob(f"{job}_*"):
             path.unlink(missing_ok=True)
@@ -264,11 +267,11 @@ class SlurmQueue:
             for path in self._folder.glob(f"{array}_*"):
                 path.unlink(missing_ok=True)
         for link in self._folder.glob(".*"):
-            if not link.exists():  # submitit gives each script a second name
+            if not link.exists():  # submitit creates a symbolic link to each script
                 link.unlink(missing_ok=True)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # others may have something there
+        with contextlib.suppress(OSError):  # other launchers may have files there
             self._folder.rmdir()
             self._folder.parent.rmdir()
 
@@ -280,15 +283,15 @@ _WHY = {
     "DEADLINE": "the deadline of its Slurm job {job} was reached on {node}",
     "NODE_FAIL": "Slurm lost the node {node}",
     "BOOT_FAIL": "the node {node} did not start",
-    "PREEMPTED": "Slurm gave its place on {node} to another job",
-    "CANCELLED": "its Slurm job {job} was cancelled",
-    "COMPLETED": "its Slurm job {job} ended on {node} without an answer",
+    "PREEMPTED": "Slurm preempted its job {job} on {node}",
+    "CANCELLED": "its Slurm job {job} was canceled",
+    "COMPLETED": "its Slurm job {job} ended on {node} without reporting a result",
     "FAILED": "its Slurm job {job} ended on {node}",
 }
 
 
 def become_errand(home: str, name: str) -> NoReturn:
-    """What submitit calls on the node. A new program takes its place, so that submitit's signal handlers are gone."""
+    """Run a remote job on the node, called by submitit. `exec` replaces the process and its signal handlers."""
     job = os.environ.get("SLURM_JOB_ID", "")
     os.execve(sys.executable, job_program(home, name, job), one_thread())  # noqa: S606
 
@@ -297,7 +300,7 @@ def _call(*command: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"{command[0]} did not answer within {PATIENCE_S:g} s")
+        return subprocess.CompletedProcess(command, 1, "", f"{command[0]} did not respond within {PATIENCE_S:g} s")
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> str:
@@ -305,7 +308,7 @@ def _said(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _exit_status(spelled: str) -> int:
-    """Slurm spells it as a wait status, or as status:signal; above 128 the shell speaks of a signal."""
+    """Parse Slurm's exit code: a wait status, or status:signal. Above 128 it is a signal that the shell reported."""
     status, colon, by_signal = spelled.partition(":")
     if colon:
         code = -int(by_signal) if by_signal != "0" else int(status)
@@ -315,7 +318,7 @@ def _exit_status(spelled: str) -> int:
 
 
 def _seconds(spelled: str) -> float:
-    """[days-][hours:]minutes:seconds, or a word for no limit."""
+    """Parse [days-][hours:]minutes:seconds. A word, such as UNLIMITED, is infinity."""
     days, dash, clock = spelled.rpartition("-")
     if not clock.replace(":", "").isdigit():
         return math.inf

@@ -1,4 +1,4 @@
-"""How many runs share a process? As few stacks as keep every slot busy, and none larger than pays."""
+"""Divide runs into stacks that share a process: few stacks, but enough to keep every slot busy."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 LARGEST = 32
-"""More runs than this gain no speed, and all of them are lost together when a process is."""
+"""Maximum runs per stack: more give no speedup, and a process that dies takes all of its runs with it."""
 
 Item = TypeVar("Item")
 
 
 def divide(items: Sequence[Item], key: Callable[[Item], str | None], slots: int) -> list[list[Item]]:
-    """Items in tasks. Those of one key are spread evenly over the slots; an item without a key is its own task.
+    """Divide items into tasks. Items with equal keys are spread evenly over the slots; one without a key is alone.
 
-    The numbers of a run do not depend on its stack, so this is about speed alone.
+    A run's results do not depend on its stack, so that this only affects speed.
     """
     groups: dict[str, list[Item]] = {}
     tasks: list[list[Item]] = []
@@ -31,7 +31,7 @@ def divide(items: Sequence[Item], key: Callable[[Item], str | None], slots: int)
 
 
 def _even(items: list[Item], slots: int) -> list[list[Item]]:
-    """Stacks of equal size, as many as a multiple of the slots, none above the largest."""
+    """Return stacks of nearly equal size, at most LARGEST each; their number is a multiple of `slots` if possible."""
     rounds = -(-len(items) // (slots * LARGEST))
     count = min(len(items), rounds * slots)
     size, more = divmod(len(items), count)

@@ -1,4 +1,4 @@
-"""Small things that our own launchers know about stores, files and versions, and that no plug-in was found to need."""
+"""Internal helpers of the built-in launchers, which are not part of the plug-in API."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is trained? One file per recipe; its name is the word the user types."""
+"""The built-in recipes, one module each. The module's name is the word that the user types."""

@@ -1,7 +1,7 @@
-"""AdamW over tensors that the caller keeps: torch's own fused kernel, without what its optimizer does around it.
+"""AdamW on tensors that the caller owns, by calling torch's fused kernel directly.
 
-Its class and its function cost more per step than the kernel does for models of this size, and the class a second and
-a half of imports.
+For models of this size, `torch.optim.AdamW` and its functional form add more time per step than the kernel takes, and
+importing the class takes 1.5 seconds.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def update(
     values: Sequence[Tensor], gradients: Sequence[Tensor], averages: Sequence[Tensor], squares: Sequence[Tensor],
     *, step: int, rate: float, decay: float, epsilon: float = 1e-8,
 ) -> None:  # fmt: skip
-    """Step number `step`, counted from 1, in place. The kernel takes memory as it lies, so gradients are laid out."""
+    """Perform step number `step`, counted from 1, in place."""
     import torch
 
-    laid_out = [gradient.contiguous() for gradient in gradients]
+    laid_out = [gradient.contiguous() for gradient in gradients]  # the kernel ignores strides
     taken = [torch.tensor(float(step), device=value.device) for value in values]
     with torch.no_grad():
         torch._fused_adamw_(
@@ -34,7 +34,10 @@ def update_rows(
     values: Tensor, gradients: Tensor, averages: Tensor, squares: Tensor, terms: Sequence[tuple[float, float, int]], *,
     epsilon: float = 1e-8,
 ) -> None:  # fmt: skip
-    """A row per run, by its rate, decay and step. Equal neighbours are moved in one call; that changes no number."""
+    """Update one row per run with its own (rate, decay, step).
+
+    Adjacent runs with equal terms share one kernel call, which does not change the result.
+    """
     start = 0
     for (rate, decay, step), group in itertools.groupby(terms):
         rows = slice(start, start := start + len(list(group)))

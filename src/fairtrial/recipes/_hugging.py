@@ -1,4 +1,4 @@
-"""Models from Hugging Face directories: only safetensors are read, no code of theirs is run, no weight is made up."""
+"""Load models from Hugging Face directories: safetensors only, no remote code, and no missing weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def quiet() -> None:
 
 
 def model_folder_or(built_in: str) -> Callable[[str], str]:
-    """Checks an option that names a model: the built-in one, or a folder that has one."""
+    """Return a validator for an option that is either the built-in model or a model directory."""
 
     def check(model: str) -> str:
         if model != built_in and not (Path(model) / "config.json").is_file():
@@ -30,7 +30,10 @@ def model_folder_or(built_in: str) -> Callable[[str], str]:
 
 
 def load_directory(folder: Path, kind: Any, seed: int, *, unused: str | None = None) -> Any:
-    """The model by its class of `transformers`. Layers named `unused` may be missing; `seed` fills them."""
+    """Load a model with the class `kind` of `transformers`, such as `AutoModel`.
+
+    Weights whose name contains `unused` may be missing; they are initialized from `seed`.
+    """
     import torch
 
     quiet()
@@ -49,7 +52,7 @@ def load_directory(folder: Path, kind: Any, seed: int, *, unused: str | None = N
             raise UserError(f"cannot load a model from {folder}: {error}".splitlines()[0]) from None
     missing = sorted(name for name in loading_info["missing_keys"] if unused is None or unused not in name)
     if missing:
-        raise UserError(f"the weights in {folder} lack {len(missing)} that its config.json has, such as {missing[0]}")
+        raise UserError(f"{folder} lacks {len(missing)} weights that its config.json requires, such as {missing[0]}")
     return model
 
 
@@ -64,7 +67,7 @@ TOKENIZER = (
 
 
 def hash_files(folder: Path, *, tokenizer: bool = False) -> str:
-    """What a model directory is known by: its config and its weights, and its tokenizer where that is used."""
+    """Return a hash of a model directory: its config, its weights and, on request, its tokenizer."""
     digest = hashlib.sha256()
     words = [path for pattern in TOKENIZER for path in folder.glob(pattern)] if tokenizer else []
     for path in sorted({folder / "config.json", *folder.glob("*.safetensors"), *words}):

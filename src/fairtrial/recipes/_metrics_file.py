@@ -1,11 +1,11 @@
-"""Reads the metrics of a program from the JSONL or CSV file that it writes, while it writes it.
+"""Read a program's metrics from its JSONL or CSV file while the program writes it.
 
-Programs do not only append. Lightning's CSVLogger writes the whole file again when a metric comes up for the first
-time, Stable-Baselines3 overwrites it in place, others replace it by another file. So what was read before is checked
-at every look: where it is no longer there as it was, the file is read again from its beginning once it has come to
-rest, and only rows that were not logged before are logged.
+Programs do not only append. Lightning's CSVLogger rewrites the whole file when a new metric appears, Stable-Baselines3
+overwrites it in place, and others replace it with another file. Each poll therefore checks that the part read before
+is unchanged. If it has changed, the file is read again from the start as soon as two polls in a row find it
+unmodified, and only rows that were not logged before are logged.
 
-Nothing that a file holds ends its program. What is wrong with it is judged when the program has ended.
+Errors in the file never stop the program. They are reported after the program has ended.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from fairtrial.plugins import RunLogger, UserError
 
 LONGEST_LINE_BYTES = 8 << 20
 MOST_AT_ONCE_BYTES = 8 << 20
-"""What one look takes from a file, so that a program that writes without end can still be stopped."""
+"""Limit of bytes read per poll, so that a program that writes without pause can still be stopped."""
 TAIL_BYTES = 1024
 MOST_PROBLEMS = 5
 _OWN_NAMES = {"step": "program_step", "_time": "program_time"}
-"""Each line of a run has its own `step` and `_time`."""
+"""Metric names to rename, because each logged line of a run has its own `step` and `_time`."""
 
 
 class _Row(NamedTuple):
-    """One row as it is logged, or why it cannot be."""
+    """One row to log, or the problem that prevents it."""
 
     step: int
     values: dict[str, float]
@@ -43,7 +43,7 @@ class _Row(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What tells one content of a file from another without reading it."""
+    """File attributes that change when the file changes. Comparing them avoids reading the file."""
 
     inode: int
     size: int
@@ -52,19 +52,19 @@ class _State(NamedTuple):
 
 @dataclass
 class _Place:
-    """How far a file was read, and what stood there."""
+    """The position up to which a file was read, and what is needed to detect that the part before it has changed."""
 
     offset: int = 0
     inode: int | None = None
     names: list[str] | None = None
-    """Of a CSV file: its columns."""
+    """The columns of a CSV file."""
     head: bytes = b""
     tail: bytes = b""
     rows: array[int] = field(default_factory=lambda: array("q"))
-    """A hash of each row, to recognize it when the file was written again."""
+    """A hash of each row, to recognize rows after the file was rewritten."""
 
     def remember(self, file: IO[bytes], reading: _Reading) -> None:
-        """Keep the whole header, or the first bytes, and the last bytes that were read."""
+        """Store the CSV header (or the first bytes) and the last bytes that were read, for later comparison."""
         if not self.head:
             self.head = _bytes_at(file, 0, reading.header_end or min(reading.end, TAIL_BYTES))
         start = max(0, reading.end - TAIL_BYTES)
@@ -74,7 +74,7 @@ class _Place:
 
 
 class MetricsFile:
-    """A file of metrics that another program is writing: JSONL, or CSV with a header."""
+    """A metrics file that another program is writing: JSONL, or CSV with a header."""
 
     def __init__(self, path: Path, step_column: str) -> None:
         self.path = path
@@ -87,12 +87,12 @@ class MetricsFile:
         self._last: _State | None = None
         self._judged: _State | None = None
         if path.is_dir():
-            raise UserError(f"{path} is a folder, not a file of metrics", hint="Check --metrics.")
-        if path.exists():  # what another run or a person left there must not be taken for this run's
+            raise UserError(f"{path} is a folder, not a metrics file", hint="Check --metrics.")
+        if path.exists():  # rows left by another run or by the user must not be logged as this run's
             path.rename(path.with_name(f"{path.name}.before-{time.time_ns()}"))
 
     def copy_new(self, logger: RunLogger, *, ended: bool = False) -> None:
-        """Log what is new in the file. With `ended` everything that is left, and note what is wrong with it."""
+        """Log the new rows of the file. With `ended`, log all remaining rows and collect the file's problems."""
         try:
             state = self._state()
             if state is None or (state == self._judged and not ended):
@@ -111,12 +111,12 @@ class MetricsFile:
                 self.problems.append(f"cannot read {self.path}: {error.strerror or error}")
 
     def check(self) -> None:
-        """Raise what is wrong with the file now that its program has ended. What was logged stays."""
+        """Raise UserError if the file has problems or no rows. Call this after the program has ended."""
         if self.problems:
             raise UserError(
                 self.problems[0],
                 problems=self.problems[1:MOST_PROBLEMS],
-                hint="What could be read was logged. Check --metrics and --step-column.",
+                hint="All readable rows were logged. Check --metrics and --step-column.",
             )
         if not self._logged:
             raise UserError(f"the program wrote no metrics to {self.path}", hint="Check --metrics.")
@@ -127,14 +127,14 @@ class MetricsFile:
         except FileNotFoundError:
             return None
         if not stat.S_ISREG(file_status.st_mode):
-            self.problems = [f"{self.path} is a pipe, device or folder, not a file of metrics"]
+            self.problems = [f"{self.path} is a pipe, device or folder, not a metrics file"]
             return None
         return _State(file_status.st_ino, file_status.st_size, file_status.st_mtime_ns)
 
-    # A file that grew
+    # Appended files
 
     def _append(self, logger: RunLogger, state: _State, *, ended: bool) -> bool:
-        """Log the rows that were appended; False where what was read before is not there as it was."""
+        """Log the rows that were appended. Return False if the part read before has changed."""
         place = self._place
         if place.inode not in (None, state.inode) or state.size < place.offset:
             return False
@@ -146,7 +146,8 @@ class MetricsFile:
                 file.seek(place.offset)
                 rows = _Reading(self, file, place.names, place.offset, ended=ended, number=len(place.rows))
                 new = list(rows.read(MOST_AT_ONCE_BYTES))
-                if not self._is_continued(file):  # asked after reading: who overwrites a file begins at its head
+                # Checked after reading: a program that overwrites the file meanwhile starts at its first bytes.
+                if not self._is_continued(file):
                     return False
                 more = ended and rows.end > place.offset
                 place.remember(file, rows)
@@ -168,12 +169,13 @@ class MetricsFile:
             _bytes_at(file, 0, len(place.head)) == place.head and _bytes_at(file, start, len(place.tail)) == place.tail
         )
 
-    # A file that was written again
+    # Rewritten files
 
     def _read_again(self, logger: RunLogger) -> bool:
-        """Find the rows that were logged before in a file that came to rest, and log the others; False if not found.
+        """Read a rewritten file from the start and log the rows and columns that are new.
 
-        A program may be in the middle of writing it: then a row is missing or another one, and nothing is logged.
+        Return False and log nothing if the file does not contain all rows that were logged before. The program may
+        still be writing it.
         """
         before = self._place
         known = None if before.names is None else {_logged_name(name) for name in before.names}
@@ -190,7 +192,7 @@ class MetricsFile:
                 elif known is not None and (more := {k: v for k, v in row.values.items() if k not in known}):
                     new.append(_Row(row.step, more))
                 if len(new) > MOST_AT_ONCE_BYTES // 64:
-                    return False  # so much at once is left to the end
+                    return False  # too many rows to hold in memory: they are logged after the program has ended
             if len(place.rows) < len(before.rows) or reading.problems or reading.is_ragged:
                 return False
             place.remember(file, reading)
@@ -201,7 +203,7 @@ class MetricsFile:
         return True
 
     def _read_at_end(self, logger: RunLogger) -> None:
-        """The file as its program left it counts: rows that are not those logged before are logged over them."""
+        """Log the final contents of the file. If earlier rows have changed, log all rows again over the old ones."""
         before = self._place
         known = None if before.names is None else {_logged_name(name) for name in before.names}
         same = 0
@@ -229,7 +231,7 @@ class MetricsFile:
         descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise OSError(0, "it is not a file")
+            raise OSError(0, "it is not a regular file")
         return os.fdopen(descriptor, "rb")
 
     def _log(self, logger: RunLogger, row: _Row) -> None:
@@ -239,19 +241,19 @@ class MetricsFile:
             try:
                 logger.log(row.step, row.values)
             except UserError as error:
-                if type(error) is not UserError:  # such as a full disk: not the fault of this row
+                if type(error) is not UserError:  # a subclass, such as for a full disk, is not caused by this row
                     raise
-                self._note(f"step {row.step} of {self.path} cannot be logged: {error.message}")
+                self._note(f"cannot log step {row.step} of {self.path}: {error.message}")
         self._logged += 1
 
     def _note(self, problem: str) -> None:
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(problem)
 
-    # One row
+    # Single rows
 
     def row(self, cells: Mapping[str, Any], number: int) -> _Row:
-        """A row as it is logged: its step as a whole number, and those of its values that are numbers."""
+        """Convert a row to the form that is logged: its integer step and its numeric values."""
         where = f"row {number} of {self.path}"
         column = self._step_name(cells)
         given = None if column is None else cells[column]
@@ -260,7 +262,7 @@ class MetricsFile:
             return _Row(0, {}, message)
         step = None if isinstance(given, bool) else number_in(given)
         if step is None or not math.isfinite(step) or not step.is_integer() or abs(step) >= 2**63:
-            return _Row(0, {}, f"{where} has the step {str(given)[:40]}; steps are whole numbers")
+            return _Row(0, {}, f"{where} has the step {str(given)[:40]}; steps must be integers")
         values: dict[str, float] = {}
         for name, value in cells.items():
             parsed = float(value) if isinstance(value, bool) else number_in(value)
@@ -276,7 +278,7 @@ class MetricsFile:
 
 
 class _Reading:
-    """One pass over a file from a place on: yields its whole rows, and knows where they end."""
+    """One pass over a file from an offset: yields its complete rows and tracks where they end."""
 
     def __init__(
         self, of: MetricsFile, file: IO[bytes], names: list[str] | None, offset: int, *, ended: bool, number: int
@@ -290,13 +292,13 @@ class _Reading:
         self._taken = offset
         self._at_end = False
         self.is_ragged = False
-        """Whether rows have fewer cells than the header, as where a file is being overwritten with more columns."""
+        """Whether a row has more or fewer cells than the header, as while a program rewrites it with more columns."""
 
     def read(self, most: int | None) -> Iterator[_Row]:
         return self._csv_rows(most) if self.of._is_csv else self._json_rows(most)
 
     def _lines(self, most: int | None) -> Iterator[bytes]:
-        """Whole lines, split at line feeds alone; the last may lack one when its program has ended."""
+        """Yield complete lines, split at line feeds only. After the program has ended, the last may lack one."""
         first = self._taken
         while most is None or self._taken - first < most:
             line = self.file.readline(LONGEST_LINE_BYTES + 1)
@@ -336,7 +338,7 @@ class _Reading:
             for cells, is_whole, _ in csv_records(lines):
                 if not is_whole:
                     if self._ended and self._at_end:
-                        self.problems.append(f"row {self._number + 1} of {self.of.path} has a quote that does not end")
+                        self.problems.append(f"row {self._number + 1} of {self.of.path} has an unclosed quote")
                     return
                 self.end = self._taken
                 if self.names is None:
@@ -377,7 +379,7 @@ def _bytes_at(file: IO[bytes], start: int, count: int) -> bytes:
 
 
 def _hash(row: _Row, known: set[str] | None) -> int:
-    """A row by its content, or by the part of it that an earlier header had columns for."""
+    """Return a hash of a row's content, restricted to the columns in `known` if given."""
     values = sorted(
         (name, "nan" if value != value else value)
         for name, value in row.values.items()

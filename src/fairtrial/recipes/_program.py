@@ -1,4 +1,4 @@
-"""A program of someone's own: its arguments are filled in, it is started, followed and ended."""
+"""Fill in the arguments of a user's program, start it, read its metrics while it runs, and stop it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ GRACE_S = 5.0
 
 
 def placeholders(text: str) -> list[str]:
-    """The names in braces, but for {env:NAME}. `{{` and `}}` stand for the braces themselves."""
+    """Return the names in braces, except for {env:NAME}. `{{` and `}}` are literal braces."""
     matches = [
         match for match in _BRACES.finditer(text) if match[0] not in ("{{", "}}") and not REFERENCE.match(match[0])
     ]
     wrong = next((match[0] for match in matches if not (match[1] or "").isidentifier()), None)
     if wrong:
-        raise ValueError(f"argument {text!r}: {wrong!r} is no placeholder; write {{{{ and }}}} for plain braces")
+        raise ValueError(f"argument {text!r}: {wrong!r} is not a placeholder; write {{{{ and }}}} for literal braces")
     return [match[1] for match in matches]
 
 
@@ -44,9 +44,9 @@ _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 def fill(text: str, values: Mapping[str, Any]) -> str:
-    """Put values in place of names: nothing else that a format string could do is done.
+    """Replace each placeholder with its value. Conversions and format specs of `str.format` are not supported.
 
-    {env:NAME} stays as it is where `values` has no `env:NAME`.
+    {env:NAME} is left unchanged if `values` has no key `env:NAME`.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -58,20 +58,23 @@ def fill(text: str, values: Mapping[str, Any]) -> str:
 
 
 def with_secrets(argv: Sequence[str], own: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as the program gets them, secrets included; nothing may write them down. `own` are the variant's."""
+    """Return the values that the program receives, including secrets, which must never be recorded.
+
+    `own` contains the variant's values, which may refer to environment variables too.
+    """
     here = f" on {socket.gethostname()}"
     variables = {f"env:{name}": reveal(f"{{env:{name}}}", here=here) for name in references(argv)}
     return {**values, **reveal(own, here=here), **variables}
 
 
 def needs_environment(text: str) -> bool:
-    """Whether a text has {env:NAME} in it."""
+    """Return whether the text contains {env:NAME}."""
     return bool(references(text))
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program and its arguments: as it is started, and as that may be written down."""
+    """A program and its arguments: `argv` starts it and may contain secrets; `shown` is safe to record."""
 
     argv: list[str]
     shown: list[str]
@@ -88,7 +91,7 @@ def run_program(
         _end(process)
         logger.event("program_ended", status=process.returncode)
     if process.returncode in (-signal.SIGKILL, -signal.SIGTERM):
-        raise Interrupted(f"{program.shown[0]} was ended by {signal.Signals(-process.returncode).name}")
+        raise Interrupted(f"{program.shown[0]} was killed by {signal.Signals(-process.returncode).name}")
     if process.returncode != 0:
         raise ProgramFailed(program.shown[0], process.returncode)
     if metrics:
@@ -97,12 +100,15 @@ def run_program(
 
 @contextlib.contextmanager
 def take_turn(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
-    """Programs that write to one and the same file run one after another, whoever launched them."""
+    """Hold a lock for this path, so that programs that write to the same file run one at a time.
+
+    The lock works across processes, and so across launches.
+    """
     name = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:20]
     with os.fdopen(open_private_lock(f"{name}.lock"), "rb") as lock:
         while not _locked(lock):
             if should_stop():
-                raise Interrupted("stopped while it waited for its turn")
+                raise Interrupted("stopped while it waited for another program that writes to the same file")
             time.sleep(POLL_S)
         yield
 
@@ -116,11 +122,11 @@ def _locked(lock: IO[bytes]) -> bool:
 
 
 class ProgramFailed(UserError):
-    """The program ended with another status than 0."""
+    """Raised when the program exits with a nonzero status or is killed by a signal."""
 
     def __init__(self, program: str, status: int) -> None:
-        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
-        super().__init__(f"{program} {how}", hint="The end of log.txt shows what it printed.")
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"failed with exit status {status}"
+        super().__init__(f"{program} {how}", hint="Read the end of log.txt for its output.")
 
 
 def _start(program: Program, folder: Path, context: RunContext) -> subprocess.Popen[bytes]:
@@ -139,13 +145,13 @@ def _start(program: Program, folder: Path, context: RunContext) -> subprocess.Po
                 preexec_fn=_die_with_parent,
             )
     except FileNotFoundError:
-        raise UserError(f"no program '{program.shown[0]}'", hint="Check the words after '--'.") from None
+        raise UserError(f"program '{program.shown[0]}' not found", hint="Check the command after '--'.") from None
     except PermissionError:
-        raise UserError(f"'{program.shown[0]}' cannot be run: permission denied") from None
+        raise UserError(f"cannot run '{program.shown[0]}': permission denied") from None
 
 
 def _die_with_parent() -> None:
-    """A killed job must not leave its program running unnoticed (Linux; elsewhere the group is ended)."""
+    """Have Linux kill the program when its job dies. Elsewhere, only `_end` stops it, through its process group."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
@@ -167,7 +173,7 @@ def _follow(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask the program and whatever it started to stop, then make it."""
+    """Stop the program's process group: first with SIGTERM, then, after GRACE_S seconds, with SIGKILL."""
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, signal_number)

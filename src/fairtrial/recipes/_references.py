@@ -1,4 +1,8 @@
-"""What a random policy and a person score: published for 57 Atari games, measured for the classic tasks."""
+"""Reference scores of a random policy and of a human, for score normalization.
+
+Those of 57 Atari games are published. For the classic tasks, the random scores are measured, and the return at which
+the task counts as solved is used as the human score.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ from fairtrial.plugins import References
 
 ATARI_BASIS = (
     "DQN Zoo's table of random and human returns on 57 Atari games (DeepMind, 2020; after Mnih et al. 2015 and Wang et "
-    "al. 2016): episodes of up to 30 minutes that begin with up to 30 idle actions"
+    "al. 2016): episodes of up to 30 minutes that start with up to 30 no-op actions"
 )
 CLASSIC_BASIS = (
     "random: mean of 1,000 episodes, measured with gymnasium 1.4 on 2026-11-16 by tools/measure_random_scores.py; "
-    "human: nobody played, the return at which the task counts as solved stands for a person"
+    "human: not measured; the return at which the task counts as solved is used instead"
 )
 
 ATARI = {
@@ -34,7 +38,7 @@ ATARI = {
     "Venture": (0.0, 1187.5), "VideoPinball": (16256.9, 17667.9), "WizardOfWor": (563.5, 4756.5),
     "YarsRevenge": (3092.9, 54576.9), "Zaxxon": (32.5, 9173.3),
 }  # fmt: skip
-"""Game → random, human."""
+"""Game → (random score, human score)."""
 
 CLASSIC = {
     "CartPole-v1": (22.39, 475.0),
@@ -43,13 +47,13 @@ CLASSIC = {
     "MountainCar-v0": (-200.0, -110.0),
     "MountainCarContinuous-v0": (-33.18, 90.0),
 }
-"""Task → random, solved."""
+"""Task → (random score, score at which it counts as solved)."""
 
 _GAME = re.compile(r"^(?:ALE/)?([A-Za-z]+?)(?:-ram)?(?:NoFrameskip|Deterministic)?-v\d+$")
 
 
 def references_for(env: str) -> References | None:
-    """By the environment's id, in any of the spellings that Atari games have."""
+    """Return the reference scores of an environment id, or None. Accepts all naming schemes of Atari environments."""
     if env in CLASSIC:
         random, solved = CLASSIC[env]
         return References(random, solved, basis=CLASSIC_BASIS)

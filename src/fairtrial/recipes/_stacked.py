@@ -1,11 +1,12 @@
-"""Runs that are trained in one process, in one batch of matrix products, without knowing of each other.
+"""Train several independent runs in one process with batched matrix products.
 
-A run alone is a stack of one: the arithmetic is a matter of its model, never of its company. What labels and teacher
-ask of the logits is known before training, so it is laid out as one table per run, and a step's gradient is
+A single run is a stack of one, so that its results do not depend on the other runs in the stack. The targets from
+labels and teacher are known before training and are stored as one table per run. The gradient of the logits z at a
+step is
 
     a · softmax(z) + b · softmax(z / T) + c · z − table[examples]
 
-with a, b, c and T of each run's own. The loss itself is computed only when someone looks at it.
+where each run has its own a, b, c and T. The loss itself is computed only when it is read.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ PROJECTIONS = "projections"
 
 @dataclass(frozen=True)
 class LossTerms:
-    """What the loss of a run is made of: weights of its terms, and what the teacher says to each example.
+    """The loss of a run: the weights of its terms, and the teacher's outputs for each example.
 
-    None is a term that it does not have; runs of one stack have the same terms.
+    None means that the loss does not have this term. All runs of a stack have the same terms.
     """
 
     labels: float = 1.0
@@ -55,7 +56,7 @@ class LossTerms:
     projections: torch.nn.ModuleList = field(default_factory=torch.nn.ModuleList)
 
     def table(self, y: Tensor, batch: int) -> Tensor:
-        """All that does not depend on the student: one row per example."""
+        """Return the part of the logits' gradient that does not depend on the student, one row per example."""
         asked = self.labels / batch * one_hot(y, CLASSES).to(torch.float32)
         if self.soft is not None:
             asked += self.soft * self.temperature / batch * torch.softmax(_of(self.teacher) / self.temperature, 1)
@@ -64,12 +65,12 @@ class LossTerms:
         return asked
 
     def stage(self, step: int, steps: int) -> int:
-        """Which hidden layer is matched: from the first to the last, each for an equal share of the steps."""
+        """Return the index of the hidden layer to match: from first to last, each for an equal share of the steps."""
         return min((step - 1) * len(self.layers) // steps, len(self.layers) - 1)
 
 
 class StackedRun:
-    """One run as a `Trainable`. It owns a row of its stack: parameters and the optimizer's two averages."""
+    """One run as a `Trainable`. It owns one row of the stack's parameters and of the optimizer's two averages."""
 
     def __init__(
         self,
@@ -99,10 +100,13 @@ class StackedRun:
         return score(logits[0], y)
 
     def state(self) -> dict[str, Any]:
-        """A snapshot: further training does not reach into it."""
+        """Return a copy of the state, which further training does not change."""
         values = self.layout.unpack(self.values)
         own = {name: value for name, value in values.items() if not name.startswith(PROJECTIONS)}
-        averages = {"exp_avg": self.averages.clone(), "exp_avg_sq": self.squares.clone()}  # whole rows: quick to write
+        averages = {
+            "exp_avg": self.averages.clone(),
+            "exp_avg_sq": self.squares.clone(),
+        }  # whole rows are fast to write
         return {"module": own, PROJECTIONS: {n: v for n, v in values.items() if n not in own}, "optimizer": averages}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -127,13 +131,15 @@ class StackedRun:
         return waiting_for(self.device)
 
     def flops_per_step(self) -> int:
-        """Counted by hand: torch's counter would bring seconds of imports into a process that needs none of them."""
+        """Return the FLOPs per step, counted by formula: torch's FLOP counter would take seconds to import."""
         engine, batch = self.stack.engine, self.options.batch_size
-        stages = sum(layer.flops(batch, pulled=True) for layer in engine.projections[:1])  # one stage at a time
+        stages = sum(
+            layer.flops(batch, pulled=True) for layer in engine.projections[:1]
+        )  # only one stage is active at a time
         return engine.model.flops(batch) + stages
 
     def tensor_groups(self) -> dict[str, list[Tensor]]:
-        """The tensors that training keeps, by kind: what `probe` adds up."""
+        """Return the tensors that training keeps in memory, by kind. `probe` adds up their sizes."""
         engine = self.stack.engine
         gradients, parameters = (
             [self.layout.view(rows, name) for name in self.layout.places] for rows in (engine.gradients, engine.values)
@@ -151,7 +157,7 @@ def _parameters(prefix: str, module: torch.nn.Module) -> dict[str, Tensor]:
 
 
 class LazyLoss:
-    """The loss of a step, computed when it is looked at, which must be before the next step."""
+    """The loss of a step, computed when it is converted to float. Convert it before the next step."""
 
     def __init__(self, engine: StackEngine, row: int) -> None:
         self._engine, self._row = engine, row
@@ -161,7 +167,7 @@ class LazyLoss:
 
 
 class StackEngine:
-    """The rows of some runs, and a training step for all of them."""
+    """Holds the stacked rows of several runs and computes one training step for all of them."""
 
     def __init__(self, runs: Sequence[StackedRun]) -> None:
         self.runs = list(runs)
@@ -204,7 +210,7 @@ class StackEngine:
         return [{"loss": LazyLoss(self, row)} for row in range(len(self.runs))]
 
     def gradients_on(self, chosen: Any) -> Tensor:
-        """The gradient of the only run of this stack on these examples; nothing is learnt from them."""
+        """Return the gradient of this stack's only run on these examples, without an update."""
         x, asked = self._fetch(chosen[None])
         self._forward(x, [1])
         self._backward(asked)
@@ -227,7 +233,7 @@ class StackEngine:
         return self._inputs, self._look_up(self.table)
 
     def _look_up(self, table: Tensor) -> Tensor:
-        """Each run's own part of a table, at the examples of this step."""
+        """Return the entries of each run's part of a table for the examples of this step."""
         places = (self.chosen + self.offsets).flatten()
         return table.index_select(0, places).view(*self.chosen.shape, -1)
 
@@ -241,7 +247,7 @@ class StackEngine:
         return pull
 
     def _compare_layers(self, layers: Sequence[Tensor], steps: Sequence[int]) -> dict[int, tuple[Tensor, Tensor]]:
-        """By stage: how far each run's projection is from the teacher's layer, and what that counts for."""
+        """Return, by stage, the difference between each run's projection and the teacher's layer, and its weight."""
         if not self.projections:
             return {}
         gaps = {}
@@ -269,13 +275,16 @@ class StackEngine:
         update_rows(self.values, self.gradients, self.averages, self.squares, terms)
 
     def loss(self, row: int) -> float:
-        """The loss of one run at the step just taken; those of all runs are computed when the first is asked for."""
+        """Return the loss of one run at the last step. The first call computes the losses of all runs."""
         if self._losses is None:
             self._losses = self._compute_losses()
         return self._losses[row]
 
     def _compute_losses(self) -> list[float]:
-        """Term by term for all runs at once, but summed run by run: a sum over all adds in another order."""
+        """Compute each term for all runs at once, but sum each run separately.
+
+        A joint sum could add in another order, and a run's loss would then depend on the other runs.
+        """
         weights = self.weights
         correct = self.y[self.chosen].unsqueeze(2)
         losses = [
@@ -296,7 +305,7 @@ class StackEngine:
         return losses
 
     def buffers(self) -> list[Tensor]:
-        """What is kept between the forward and the backward pass, and what the latter is computed in."""
+        """Return the buffers of the forward and the backward pass."""
         layers = (buffer for layer in self.projections for buffer in layer.buffers())
         return [self._inputs, self._logits_gradient, *self.model.buffers(), *layers]
 
@@ -316,7 +325,7 @@ def _of(value: Tensor | None) -> Tensor:
 
 
 class _Weights:
-    """The weights of the loss, a number per run; None for a term that this stack's runs do not have."""
+    """The weights of the loss terms, one number per run; None for a term that this stack's runs do not have."""
 
     def __init__(self, loss_terms: Sequence[LossTerms], batch: int, device: torch.device) -> None:
         self._loss_terms, self._device = loss_terms, device
@@ -337,7 +346,7 @@ class _Weights:
         return torch.tensor(numbers, device=self._device).view(-1, 1, 1)
 
     def matching(self, stage: int, stages: Sequence[int]) -> Tensor:
-        """What this stage counts for in every run: nothing in runs that are at another one."""
+        """Return the weight of this stage in each run: 0 in runs that are at another stage."""
         key = (stage, *stages)
         if key not in self._matching:
             pairs = zip(self._loss_terms, stages, strict=True)

@@ -1,4 +1,4 @@
-"""Runs that are stepped together: who is due takes part, who is not has left. What a step is, the engine knows."""
+"""A stack of runs that are stepped together. An engine defines the arithmetic of a step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Member = TypeVar("Member")
 
 
 class StepEngine(Protocol):
-    """The arithmetic of some runs."""
+    """Computes the training steps of a fixed list of runs."""
 
     runs: list[Any]
 
     def step(self, steps: Sequence[int], events: LoopEvents) -> Sequence[Mapping[str, Any]]:
-        """One step of each, at its own number; what it gave."""
+        """Perform one step of each run, at its own step number, and return each run's metrics."""
         ...
 
 
@@ -24,7 +24,7 @@ OwnEngine = TypeVar("OwnEngine", bound=StepEngine)
 
 
 class RunStack(Generic[Member, OwnEngine]):
-    """Steps runs together. A run that is no longer asked for leaves, and the others close up."""
+    """Steps runs together. When a run is no longer due, a new engine is built for the remaining ones."""
 
     def __init__(self, runs: Sequence[Member], make: Callable[[Sequence[Member]], OwnEngine]) -> None:
         self.runs = list(runs)
@@ -39,8 +39,8 @@ class RunStack(Generic[Member, OwnEngine]):
 
 
 def members_of(trainables: Sequence[Trainable], kind: type[Member]) -> list[Member]:
-    """Runs that were built apart, to be stepped together from now on."""
+    """Return the runs, checked to be of the kind that can be stacked."""
     members: list[Member] = [run for run in trainables if isinstance(run, kind)]
     if len(members) < len(trainables):
-        raise TypeError("a run that is made alone cannot join a stack")
+        raise TypeError("a run that cannot be stacked was added to a stack")
     return members

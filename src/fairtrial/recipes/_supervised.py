@@ -1,4 +1,4 @@
-"""What recipes that learn labels share: their options, the order of the data, one optimizer step, evaluation."""
+"""Code shared by the supervised recipes: options, data order, one training step, evaluation."""
 
 from __future__ import annotations
 
@@ -49,30 +49,28 @@ class SupervisedOptions(TorchOptions):
     )
     report_set: int = option(
         0,
-        "Which data are reported on: 0 the published ones, any other number a freshly generated set.",
+        "Number of the report set; 0: the published one; any other number: a freshly generated one.",
         role=Role.DATA,
         ge=0,
         le=MOST_SETS,
     )
-    batch_size: int = option(100, "Examples per step.", role=Role.TRAINING, unit="examples", ge=1)
+    batch_size: int = option(100, "Examples per batch.", role=Role.TRAINING, unit="examples", ge=1)
     accumulate: int = option(
-        1, "Batches whose gradients are averaged before a step.", role=Role.TRAINING, unit="batches", ge=1, newer=True
+        1, "Batches per step; their gradients are averaged.", role=Role.TRAINING, unit="batches", ge=1, newer=True
     )
     learning_rate: float = option(1e-2, "Learning rate of AdamW.", role=Role.TRAINING, gt=0)
     weight_decay: float = option(0.0, "Decoupled weight decay.", role=Role.TRAINING, ge=0)
-    schedule: Literal["constant", "cosine"] = option(
-        "constant", "How the learning rate changes over the steps.", role=Role.TRAINING
-    )
+    schedule: Literal["constant", "cosine"] = option("constant", "Learning-rate schedule.", role=Role.TRAINING)
 
     @model_validator(mode="after")
     def _report_set_exists(self) -> Self:
         if self.report_set and self.data not in GENERATED:
-            raise ValueError(f"report_set: {self.data} cannot be generated anew; {', '.join(GENERATED)} can")
+            raise ValueError(f"report_set: {self.data} cannot be generated; only {', '.join(GENERATED)} can")
         return self
 
 
 def evaluated_quantities(_options: SupervisedOptions) -> tuple[str, ...]:
-    """What `score` gives."""
+    """Return the names of the values that `score` returns."""
     return ("accuracy", "loss")
 
 
@@ -86,11 +84,15 @@ def fresh_report_set(options: SupervisedOptions, number: int) -> dict[str, Any] 
 
 
 class Batches:
-    """Which examples a step sees: a function of the run's streams and the step, so that nothing is saved."""
+    """Selects the examples of each batch.
+
+    The selection is a function of the run's random streams and the batch number, so that checkpoints need no data
+    state.
+    """
 
     def __init__(self, streams: Streams, examples: int, labels: int, batch_size: int) -> None:
         if labels > examples:
-            raise InvalidOptions(f"labels: the data set has {examples} examples, not {labels}")
+            raise InvalidOptions(f"labels: the data set has {examples} examples, fewer than the requested {labels}")
         chosen = labels or examples
         if batch_size > chosen:
             raise InvalidOptions(
@@ -108,12 +110,12 @@ class Batches:
         return self._chosen // self._batch_size
 
     def drawn(self, draw: numpy.random.Generator) -> Any:
-        """A batch of examples chosen with replacement."""
+        """Return the indices of a batch drawn with replacement."""
         places = draw.integers(0, self._chosen, self._batch_size)
         return places if self._subset is None else self._subset[places]
 
     def at(self, number: int) -> Any:
-        """The batch of this number, counted from 1 over all epochs."""
+        """Return the indices of batch `number`, which counts from 1 across all epochs."""
         epoch, batch = divmod(number - 1, self.per_epoch)
         if epoch != self._epoch:
             order = self._streams.numpy("order", epoch).permutation(self._chosen)
@@ -123,7 +125,7 @@ class Batches:
 
 
 def learning_rate(options: SupervisedOptions, step: int) -> float:
-    """The rate of one step, by the run's schedule."""
+    """Return the learning rate at a step under the run's schedule."""
     if options.schedule == "cosine":
         return options.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - 1) / options.steps))
     return options.learning_rate
@@ -136,7 +138,7 @@ def score(logits: Tensor, y: Tensor) -> dict[str, Tensor]:
 
 
 def load_split(data: Dataset, split: str, device: str) -> tuple[Tensor, Tensor]:
-    """Examples and labels, read once per process however many of its runs ask; nobody may write to them."""
+    """Return the examples and labels of a split. All runs of the process share these tensors: do not modify them."""
     return _load_array(data, f"{split}_x", device), _load_array(data, f"{split}_y", device)
 
 
@@ -148,7 +150,7 @@ def _load_array(data: Dataset, name: str, device: str) -> Tensor:
 
 
 class Supervised:
-    """Trains a module on labelled examples; subclasses change the loss."""
+    """Trains a module on labeled examples; subclasses override the loss."""
 
     def __init__(self, module: torch.nn.Module, options: SupervisedOptions, context: RunContext) -> None:
         import torch
@@ -165,7 +167,7 @@ class Supervised:
     def trained_parameters(self) -> Iterable[torch.nn.Parameter]:
         return self.module.parameters()
 
-    def loss(self, chosen: Tensor, step: int) -> Tensor:  # noqa: ARG002 — subclasses follow a timetable
+    def loss(self, chosen: Tensor, step: int) -> Tensor:  # noqa: ARG002 — subclasses change their loss over the steps
         from torch.nn.functional import cross_entropy
 
         x, y = self.splits["train"]
@@ -227,7 +229,7 @@ class Supervised:
             return score(self.module(x), y)
 
     def state(self) -> dict[str, Any]:
-        """A snapshot: further training does not reach into it."""
+        """Return a deep copy of the state, which further training does not change."""
         averages = {"exp_avg": self.averages, "exp_avg_sq": self.squares}
         return copy.deepcopy({"module": dict(self.module.state_dict()), "optimizer": averages})
 
@@ -241,16 +243,16 @@ class Supervised:
                 own.copy_(value)
 
     def tensor_groups(self) -> dict[str, list[Tensor]]:
-        """The tensors that training keeps, by kind: what `probe` adds up."""
+        """Return the tensors that training keeps in memory, by kind. `probe` adds up their sizes."""
         return {
             "parameters": list(self.parameters),
-            "gradients": list(self.parameters),  # as large as what they belong to, for as long as a step takes
+            "gradients": list(self.parameters),  # gradients exist only within a step and are as large as the parameters
             "optimizer": [*self.averages, *self.squares],
         }
 
 
 def waiting_for(device: torch.device) -> Callable[[], object] | None:
-    """How to wait for a device that computes while the program goes on; None for one that does not."""
+    """Return a function that waits for an asynchronous device (CUDA or MPS), or None for a synchronous one."""
     import torch
 
     if device.type == "cuda":
@@ -259,29 +261,29 @@ def waiting_for(device: torch.device) -> Callable[[], object] | None:
 
 
 def is_stacked(options: SupervisedOptions, model: str) -> bool:
-    """Whether a run's arithmetic is that of stacks, which know one batch per step."""
+    """Return whether a run uses the stacked implementation, which supports one batch per step only."""
     return model in STACKED and options.accumulate == 1
 
 
 def shapes_of(options: SupervisedOptions, model: str, *others: object) -> str | None:
-    """What must agree for runs to share a stack; None for a run that is made without one."""
+    """Return a key that is equal for runs that can share a stack, or None for a run that cannot be stacked."""
     if not is_stacked(options, model) or options.threads > 1:
         return None
     return " ".join(map(str, (model, options.data, options.batch_size, options.device, *others)))
 
 
 def stack_runs(runs: Sequence[Trainable]) -> Stack:
-    """Runs that were built apart, to be stepped together from now on."""
+    """Return a stack that steps these separately built runs together."""
     from fairtrial.recipes._stacked import StackedRun, StackEngine
 
     return RunStack(members_of(runs, StackedRun), StackEngine)
 
 
 def warm_up() -> None:
-    """Do one tiny step, so that jobs forked from this process find torch loaded and ready.
+    """Run one tiny training step, so that jobs forked from this process find torch imported and initialized.
 
-    It is done again in each child that waits for a job: the memory that torch writes to is copied then, not
-    when the job has begun.
+    Each child that waits for a job repeats it. The pages that torch writes to are then copied (copy-on-write) before
+    the job starts instead of during it.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Weights of a finished run, for runs that build on it: read once per process, known by their hash."""
+"""Load and hash the weights of a finished run, for runs that start from it or learn from it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def load_weights(path: Path, whose: str) -> tuple[dict[str, Tensor], str]:
-    """The weights in a checkpoint and their hash."""
+    """Return the weights in a checkpoint and their hash. `whose` starts the error message, as in "the teacher's"."""
     if not path.is_file():
-        raise UserError(f"{whose} checkpoint {path} is missing", hint="Launch again to train it anew.")
+        raise UserError(f"{whose} checkpoint {path} is missing", hint="Launch again to retrain it.")
     return _read(path, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=8)
 def _read(path: Path, _changed: int) -> tuple[dict[str, Tensor], str]:
-    """Read once per process; a run that was made anew is another one."""
+    """Read a checkpoint, once per process. `_changed` is part of the cache key, so that a retrained run is reread."""
     import torch
 
     payload = torch.load(path, map_location="cpu", weights_only=True)

@@ -1,4 +1,4 @@
-"""Learn to classify: MNIST-1D or digits with one of five small models."""
+"""Train one of five small classifiers on MNIST-1D or scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Options(SupervisedOptions):
     model: ModelName = option("mlp", "Model to train.", role=Role.MODEL)
     width: int = option(
         0,
-        "Hidden units or channels; 0: the model's own (mlp 100, cnn 25, gru 6, transformer 32).",
+        "Hidden units or channels; 0: the model's default (mlp 100, cnn 25, gru 6, transformer 32).",
         role=Role.MODEL,
         ge=0,
     )
@@ -42,7 +42,7 @@ class Options(SupervisedOptions):
     @model_validator(mode="after")
     def _width_fits(self) -> Options:
         if self.model == "linear" and self.width:
-            raise ValueError("width: a linear model has none")
+            raise ValueError("width: a linear model has no width")
         if self.model == "transformer" and self.width % 4:
             raise ValueError(f"width: must be a multiple of 4 for a transformer, not {self.width}")
         return self
@@ -75,7 +75,7 @@ step_size = examples_of_step
 
 
 def make_module(model: str, width: int, context: RunContext):  # type: ignore[no-untyped-def]
-    """A model that fits the data set of this run."""
+    """Build a model whose input size matches the run's data set."""
     assert context.data is not None
     inputs = context.data.array("train_x").shape[1]
     return build_model(model, width, inputs=inputs, classes=CLASSES, streams=context.streams)

@@ -1,9 +1,8 @@
-"""Run any program: this is how Fairtrial is used on code that knows nothing of it.
+"""Run any program. This recipe applies Fairtrial to code that does not import it.
 
-`{seed}`, `{run_dir}`, `{variant}` and the values of the variant are filled into the arguments element by
-element; there is no shell. `{env:NAME}` is filled from the environment when the program starts, and never recorded.
-Metrics are read from a JSONL or CSV file that the program writes, or the program
-calls `fairtrial.run()`, which joins this run.
+`{seed}`, `{run_dir}`, `{variant}` and the variant's values are substituted into each argument separately; no shell is
+involved. `{env:NAME}` is read from the environment when the program starts and is never recorded. Metrics come from a
+JSONL or CSV file that the program writes, or from a program that calls `fairtrial.run()`, which joins this run.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from fairtrial.recipes._program import (
     with_secrets,
 )
 
-SUMMARY = "Run any program, with its arguments filled in per variant and seed."
+SUMMARY = "Run any program, with placeholders in its arguments filled in per variant and seed."
 REQUIRES = ()
 EXTRA = None
 METRIC = None
@@ -42,7 +41,7 @@ EXAMPLE = {
 BUILT_IN = ("seed", "run_dir", "variant")
 SUFFIXES = (".jsonl", ".ndjson", ".csv")
 SEED_READ = b'"event":"seed_read"'
-"""As the recorder spells it in `events.jsonl`."""
+"""The event as the recorder writes it to `events.jsonl`, byte for byte."""
 
 
 class Options(BaseOptions):
@@ -53,14 +52,14 @@ class Options(BaseOptions):
     values: dict[str, str] = option({}, "Values for the placeholders; variants set them.", role=Role.PROGRAM)
     metrics: str | None = option(
         None,
-        "JSONL or CSV file that the program writes, relative to its folder; placeholders allowed.",
+        "JSONL or CSV file that the program writes; relative to its working directory; placeholders allowed.",
         role=Role.PROGRAM,
     )
-    step_column: str = option("step", "The field of that file that counts steps.", role=Role.PROGRAM)
-    cwd: str | None = option(None, "Folder to run in; default: where the launch was started.", role=Role.PROGRAM)
+    step_column: str = option("step", "Column or key of the metrics file that contains the step.", role=Role.PROGRAM)
+    cwd: str | None = option(None, "Working directory of the program; default: that of the launch.", role=Role.PROGRAM)
     best_metric: str | None = option(
         None,
-        "Metric that judges the best checkpoint, for programs that call fairtrial.run().",
+        "Metric that selects the best checkpoint, for programs that call fairtrial.run().",
         role=Role.SELECTION,
     )
     best_mode: Literal["max", "min"] | None = option(
@@ -70,7 +69,7 @@ class Options(BaseOptions):
     @field_validator("values", mode="before")
     @classmethod
     def _as_text(cls, values: Any) -> Any:
-        """A value is what the program is told: 0.1 in a file and 0.1 on the command line are the same."""
+        """Convert values to text, so that 0.1 in a study file equals 0.1 on the command line."""
         return {name: str(value) for name, value in values.items()} if isinstance(values, dict) else values
 
     @field_validator("metrics")
@@ -83,7 +82,7 @@ class Options(BaseOptions):
     @model_validator(mode="after")
     def _placeholders_match(self) -> Options:
         if not self.argv:
-            raise ValueError("argv: give the program after '--', for example: -- python train.py --seed {seed}")
+            raise ValueError("argv: pass the program after '--', for example: -- python train.py --seed {seed}")
         texts = [*self.argv, self.metrics or ""]
         wanted = {name for text in texts for name in placeholders(text)}
         missing = sorted(wanted - set(self.values) - set(BUILT_IN))
@@ -91,7 +90,7 @@ class Options(BaseOptions):
         problems = [f"placeholder {{{name}}} has no value" for name in missing]
         problems += [f"value '{name}' has no placeholder {{{name}}}" for name in unused]
         if needs_environment(self.metrics or ""):
-            problems.append("metrics: the name of a file is recorded, so {env:NAME} cannot be in it")
+            problems.append("metrics: the file name is recorded, so it cannot contain {env:NAME}")
         if problems:
             raise ValueError("; ".join(problems))
         return self
@@ -100,7 +99,7 @@ class Options(BaseOptions):
 def execute(options: Options, context: RunContext, logger: RunLogger) -> None:
     folder = Path(options.cwd or Path.cwd())
     if not folder.is_dir():
-        raise UserError(f"no folder {folder}", hint="Check --cwd.")
+        raise UserError(f"the folder {folder} does not exist", hint="Check --cwd.")
     given = {"seed": context.streams.root, "run_dir": str(context.run.root), "variant": context.variant}
     values = {**options.values, **given}
     program = Program(
@@ -113,7 +112,7 @@ def execute(options: Options, context: RunContext, logger: RunLogger) -> None:
 
 
 def _read_seed(events: Path) -> bool:
-    """Whether the program asked `fairtrial.run()` for its seed; known once it has ended."""
+    """Return whether the program read its seed from `fairtrial.run()`. Call this after the program has ended."""
     with events.open("rb") as lines:
         return any(SEED_READ in line for line in lines)
 
@@ -121,7 +120,11 @@ def _read_seed(events: Path) -> bool:
 def _run_with_metrics(
     program: Program, folder: Path, options: Options, values: Mapping[str, Any], context: RunContext, logger: RunLogger
 ) -> None:
-    """Run the program and follow the file of metrics that it writes, if it does."""
+    """Run the program and log the rows of its metrics file, if it has one, while it runs.
+
+    A metrics path that is the same for every run is locked while the program runs, and the file is then moved into the
+    run directory.
+    """
     if options.metrics is None:
         run_program(program, folder, None, context, logger)
         return

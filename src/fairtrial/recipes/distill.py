@@ -1,15 +1,15 @@
-"""Learn from a teacher: a student trained on labels and on what a larger model makes of the same data.
+"""Train a student on labels and on the outputs of a larger teacher model (knowledge distillation).
 
-The loss is (1 − alpha) · cross-entropy + alpha · (sum of the teacher's terms). A strategy is a set of terms;
-each term can also be switched on or off by itself, so that an ablation means something:
+The loss is (1 − alpha) · cross-entropy + alpha · (sum of the teacher's terms). A strategy is a set of terms. Each term
+can also be switched on or off separately, so that an ablation can remove exactly one:
 
     soft_targets      T² · KL between softened outputs          kd, combined
     logit_regression  squared error of the logits               mse, combined
-    attention_loss    distance of normalized spatial maps       attention, combined
+    attention_loss    squared error of normalized spatial maps  attention, combined
     layer_matching    hidden layers matched, one after another  progressive, combined
 
-The fifth component, `temperature`, is switched off by 1. The teacher is a run of `classify`, trained once
-per store; its outputs over the training set are computed once, not each step.
+The fifth component, `temperature`, has no effect at 1. The teacher is a run of `classify` that is trained once per
+store. Its outputs on the training set are computed once, not at each step.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from fairtrial.recipes._stacked import LossTerms
 
-SUMMARY = "Distil a teacher into a student: kd, mse, attention, progressive, combined, or none."
+SUMMARY = "Distill a teacher into a student: kd, mse, attention, progressive, combined, or none."
 REQUIRES = ("torch", "numpy", "mnist1d", "sklearn")
 EXTRA = "train"
 METRIC = Metric("accuracy", "max")
@@ -63,7 +63,7 @@ COMPONENTS: Mapping[str, Mapping[str, Any]] = {
     "temperature": {"temperature": 1.0},
     **{term: {term: False} for term in TERMS},
 }
-"""What to change to take a component away."""
+"""Component → the option values that remove it in an ablation."""
 
 
 class Options(SupervisedOptions):
@@ -72,41 +72,49 @@ class Options(SupervisedOptions):
     )
     labels: int = option(
         0,
-        "Labels that the student sees, a random subset shared by all variants; 0: all.",
+        "Train the student on a random subset of this many examples, shared by all variants; 0: all.",
         role=Role.DATA,
         ge=0,
     )
     learning_rate: float = option(5e-3, "Learning rate of AdamW.", role=Role.TRAINING, gt=0)
     strategy: Literal["none", "kd", "mse", "attention", "progressive", "combined"] = option(
-        "kd", "What to learn from the teacher.", role=Role.TRAINING
+        "kd", "Distillation strategy: which terms of the teacher are in the loss.", role=Role.TRAINING
     )
-    temperature: float = option(4.0, "Softens the outputs that are compared; 1: not at all.", role=Role.TRAINING, gt=0)
+    temperature: float = option(
+        4.0, "Softmax temperature of the soft targets; 1: no softening.", role=Role.TRAINING, gt=0
+    )
     alpha: float = option(
-        0.5, "Weight of the teacher's terms; the labels have the rest.", role=Role.TRAINING, ge=0, le=1
+        0.5, "Weight of the teacher's terms; the labels have weight 1 - alpha.", role=Role.TRAINING, ge=0, le=1
     )
-    soft_targets: bool | None = option(None, "Switch this term on or off, whatever the strategy.", role=Role.TRAINING)
-    logit_regression: bool | None = option(
-        None, "Switch this term on or off, whatever the strategy.", role=Role.TRAINING
-    )
-    attention_loss: bool | None = option(None, "Switch this term on or off, whatever the strategy.", role=Role.TRAINING)
-    layer_matching: bool | None = option(None, "Switch this term on or off, whatever the strategy.", role=Role.TRAINING)
-    attention_weight: float = option(10.0, "Scale of the attention term.", role=Role.TRAINING, ge=0)
-    matching_weight: float = option(1.0, "Scale of the layer-matching term.", role=Role.TRAINING, ge=0)
+    soft_targets: bool | None = option(None, "Override the strategy: turn this term on or off.", role=Role.TRAINING)
+    logit_regression: bool | None = option(None, "Override the strategy: turn this term on or off.", role=Role.TRAINING)
+    attention_loss: bool | None = option(None, "Override the strategy: turn this term on or off.", role=Role.TRAINING)
+    layer_matching: bool | None = option(None, "Override the strategy: turn this term on or off.", role=Role.TRAINING)
+    attention_weight: float = option(10.0, "Weight of the attention term.", role=Role.TRAINING, ge=0)
+    matching_weight: float = option(1.0, "Weight of the layer-matching term.", role=Role.TRAINING, ge=0)
     student: ModelName = option("mlp", "Model of the student.", role=Role.MODEL)
-    student_width: int = option(0, "Its hidden units or channels; 0: the model's own.", role=Role.MODEL, ge=0)
+    student_width: int = option(
+        0, "Hidden units or channels of the student; 0: the model's default.", role=Role.MODEL, ge=0
+    )
     teacher: ModelName = option("cnn", "Model of the teacher.", role=Role.TEACHER)
-    teacher_width: int = option(50, "Its hidden units or channels; 0: the model's own.", role=Role.TEACHER, ge=0)
+    teacher_width: int = option(
+        50, "Hidden units or channels of the teacher; 0: the model's default.", role=Role.TEACHER, ge=0
+    )
     teacher_steps: int = option(
         2500, "Training steps of the teacher.", role=Role.TEACHER, unit="steps", ge=1, le=SupervisedOptions.most_steps
     )
-    teacher_learning_rate: float = option(1e-2, "Its learning rate, cosine-annealed.", role=Role.TEACHER, gt=0)
+    teacher_learning_rate: float = option(
+        1e-2, "Learning rate of the teacher, cosine-annealed.", role=Role.TEACHER, gt=0
+    )
     teacher_weight_decay: float = option(
         0.3,
-        "Its weight decay; a strong one keeps its outputs soft, which is what teaches.",
+        "Weight decay of the teacher; a high value keeps its outputs soft, which helps distillation.",
         role=Role.TEACHER,
         ge=0,
     )
-    teacher_seed: int = option(1, "Its seed; all students learn from this one teacher.", role=Role.TEACHER, ge=0)
+    teacher_seed: int = option(
+        1, "Random seed of the teacher; all students learn from this one teacher.", role=Role.TEACHER, ge=0
+    )
 
     @model_validator(mode="after")
     def _terms_fit_models(self) -> Options:
@@ -122,14 +130,14 @@ class Options(SupervisedOptions):
 
 
 def active_terms(options: Options) -> tuple[str, ...]:
-    """The terms of the loss: those of the strategy, with single terms switched on or off."""
+    """Return the teacher's terms in the loss: those of the strategy, adjusted by the switches of single terms."""
     chosen = STRATEGIES[options.strategy]
     switches = {term: getattr(options, term) for term in TERMS}
     return tuple(t for t in TERMS if (t in chosen if switches[t] is None else switches[t]))
 
 
 def unused_components(options: Options) -> dict[str, str]:
-    """The components that do nothing with these options, each with the reason: an ablation cannot remove them."""
+    """Return the components that have no effect with these options, with the reason. An ablation cannot remove them."""
     terms, scales = active_terms(options), {"attention_loss": "attention_weight", "layer_matching": "matching_weight"}
     unused: dict[str, str] = {}
     for term in TERMS:
@@ -138,13 +146,13 @@ def unused_components(options: Options) -> dict[str, str]:
             off = getattr(options, term) is False
             unused[term] = "it is switched off" if off else f"strategy {options.strategy} has no such term"
         elif options.alpha == 0:
-            unused[term] = "alpha is 0, which gives the teacher's terms no weight"
+            unused[term] = "alpha is 0, so the teacher's terms have no weight"
         elif scale is not None and getattr(options, scale) == 0:
             unused[term] = f"{scale} is 0"
     if options.temperature == 1:
-        unused["temperature"] = "it is 1, which is what removing it means"
+        unused["temperature"] = "it is already 1, the value that removes it"
     elif "soft_targets" in unused:
-        unused["temperature"] = "only soft_targets uses it, which has no effect in this base"
+        unused["temperature"] = "only soft_targets uses it, and soft_targets has no effect here"
     return unused
 
 
@@ -156,7 +164,7 @@ def data(options: Options, cache: Cache) -> Dataset:
 
 
 def needs(options: Options) -> dict[str, Need]:
-    """The teacher, as a run of `classify`. A student without any of its terms needs none."""
+    """Return the run of `classify` that trains the teacher; none if the loss has no terms of the teacher."""
     if not active_terms(options):
         return {}
     chosen = {
@@ -208,7 +216,7 @@ def _teach(student: torch.nn.Module, options: Options, context: RunContext) -> T
 
 
 def _inert(options: Options, terms: tuple[str, ...]) -> list[dict[str, str]]:
-    """Options that were set and reach nothing, said aloud rather than swallowed."""
+    """Return a caution for each option that was set but has no effect."""
     users = {
         "temperature": "soft_targets",
         "attention_weight": "attention_loss",
@@ -224,7 +232,7 @@ def _inert(options: Options, terms: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 class Teacher:
-    """A finished teacher and its outputs over the training set, computed once per store and memory-mapped."""
+    """A trained teacher and its outputs on the training set, which are computed once per store."""
 
     def __init__(self, options: Options, context: RunContext) -> None:
         self.run = context.needs["teacher"]
@@ -244,7 +252,7 @@ class Teacher:
 
 @functools.lru_cache(maxsize=32)
 def _load_output(path: Path) -> Tensor:
-    """Read once per process, however many students learn from it; nobody may write to it."""
+    """Read an array of outputs. All students in the process share the tensor: do not modify it."""
     import numpy
     import torch
 
@@ -254,7 +262,7 @@ def _load_output(path: Path) -> Tensor:
 def _compute_outputs(
     folder: Path, weights: Mapping[str, Tensor], options: Options, context: RunContext
 ) -> dict[str, Any]:
-    """Logits, and per hidden layer the channels (averaged over positions) and the spatial map."""
+    """Save the logits and, for each hidden layer, the channels (averaged over positions) and the spatial map."""
     import torch
 
     assert context.data is not None
@@ -276,14 +284,14 @@ def pool_positions(layer: Tensor) -> Tensor:
 
 
 def spatial_map(layer: Tensor) -> Tensor:
-    """Where a layer looks: its energy over the channels, at each position, normalized to length one."""
+    """Return the sum of squares over the channels at each position, normalized to unit length (attention transfer)."""
     from torch.nn.functional import normalize
 
     return normalize(layer.square().sum(1), dim=1)
 
 
 class Teaching:
-    """What a student is given: the teacher's outputs that its terms need, and layers paired with the teacher's."""
+    """The teacher's outputs that a student's loss terms need, and the pairs of student and teacher layers."""
 
     def __init__(self, module: torch.nn.Module, options: Options, context: RunContext, teacher: Teacher) -> None:
         import torch
@@ -311,7 +319,7 @@ class Teaching:
         self.outputs = {name: value.to(options.device) for name, value in self.outputs.items()}
 
     def loss_terms(self, options: Options) -> LossTerms:
-        """The same for a run in a stack. Its models have no maps, so there is no attention to transfer."""
+        """Return the loss terms of a stacked run. Stackable models have no spatial maps, so no attention term."""
         from fairtrial.recipes._stacked import LossTerms
 
         alpha, terms = options.alpha, self.terms
@@ -328,7 +336,7 @@ class Teaching:
 
 
 class Student(Supervised):
-    """A student whose loss has terms of the teacher's."""
+    """Trains a student with terms of the teacher in its loss."""
 
     def __init__(self, module: torch.nn.Module, options: Options, context: RunContext, teaching: Teaching) -> None:
         self.distilling = options
@@ -372,7 +380,7 @@ class Student(Supervised):
         return self.distilling.attention_weight * torch.stack(gaps).mean()
 
     def _layer_matching(self, _logits: Tensor, layers: list[Tensor], chosen: Tensor, step: int) -> Tensor:
-        """One hidden layer at a time, from the first to the last, each for an equal share of the steps."""
+        """Match one hidden layer at a time, from the first to the last, each for an equal share of the steps."""
         from torch.nn.functional import mse_loss
 
         stage = min((step - 1) * len(self.pairs) // self.distilling.steps, len(self.pairs) - 1)
@@ -391,7 +399,7 @@ class Student(Supervised):
 
 
 def _resize(maps: Tensor, positions: int) -> Tensor:
-    """The teacher's maps at the student's resolution, again of length one."""
+    """Resize the teacher's maps to the student's resolution and normalize them to unit length again."""
     from torch.nn.functional import adaptive_avg_pool1d, normalize
 
     return normalize(adaptive_avg_pool1d(maps.unsqueeze(1), positions).squeeze(1), dim=1)

@@ -1,8 +1,8 @@
-"""Numbers with a known truth: known step time, known effect, known noise. Says nothing about any training.
+"""Generate synthetic runs with a known effect, noise and step time. Nothing is trained.
 
-The accuracy of a run approaches `plateau + effect + noise(seed)`, where the noise has standard deviation
-`noise` between seeds and is the same for every variant to the degree of `correlation`. Its phases take as long as
-they are told to. For tests, for trying out statistics, and for people who write plug-ins.
+The accuracy of a run approaches `plateau + effect + noise(seed)`. The noise has standard deviation `noise` between
+seeds, and `correlation` is its correlation between variants that share a seed. Each phase takes as long as its option
+says. The recipe is meant for tests, for trying out statistics, and for plug-in authors.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SYNTHETIC = True
 
 
 def _time(what: str) -> Any:
-    return option(0.0, f"Time that {what} takes.", role=Role.TRAINING, unit="seconds", ge=0, newer=True)
+    return option(0.0, f"Simulated duration of {what}.", role=Role.TRAINING, unit="seconds", ge=0, newer=True)
 
 
 class Options(LoopOptions):
-    steps: int = option(100, "Steps.", role=Role.TRAINING, unit="steps", ge=1, le=LoopOptions.most_steps)
+    steps: int = option(100, "Training steps.", role=Role.TRAINING, unit="steps", ge=1, le=LoopOptions.most_steps)
     eval_every: int = option(
         25,
         "Evaluate every N steps and at the end; 0: at the end only.",
@@ -35,30 +35,30 @@ class Options(LoopOptions):
         unit="steps",
         ge=0,
     )
-    plateau: float = option(0.7, "Accuracy that an average run approaches.", role=Role.TRAINING)
-    effect: float = option(0.0, "What this variant adds to it.", role=Role.TRAINING)
-    noise: float = option(0.02, "Standard deviation between seeds.", role=Role.TRAINING, ge=0)
+    plateau: float = option(0.7, "Accuracy that a run approaches, before effect and noise.", role=Role.TRAINING)
+    effect: float = option(0.0, "True effect of this variant, added to the accuracy.", role=Role.TRAINING)
+    noise: float = option(0.02, "Standard deviation of the accuracy between seeds.", role=Role.TRAINING, ge=0)
     correlation: float = option(
-        0.5, "Correlation of the noise between variants of one seed.", role=Role.TRAINING, ge=0, le=1
+        0.5, "Correlation of the noise between variants that share a seed.", role=Role.TRAINING, ge=0, le=1
     )
     label: str = option(
-        "", "Tells variants of equal effect apart, so that their noise is not the same.", role=Role.TRAINING
+        "", "Gives the variant its own noise; variants of equal effect need different labels.", role=Role.TRAINING
     )
-    jitter: float = option(0.0, "Standard deviation of a logged value within a run.", role=Role.TRAINING, ge=0)
-    step_time: float = option(0.0, "Time that a forward pass takes.", role=Role.TRAINING, unit="seconds", ge=0)
+    jitter: float = option(0.0, "Standard deviation of the logged values within a run.", role=Role.TRAINING, ge=0)
+    step_time: float = option(0.0, "Simulated duration of a forward pass.", role=Role.TRAINING, unit="seconds", ge=0)
     data_time: float = _time("loading a batch")
     transfer_time: float = _time("moving a batch to the device")
     backward_time: float = _time("a backward pass")
-    optimizer_time: float = _time("an update")
+    optimizer_time: float = _time("an optimizer update")
     batch_size: int = option(1, "Examples per batch.", role=Role.TRAINING, ge=1, newer=True)
-    example_time: float = _time("each example of a batch, on top of a forward pass,")
+    example_time: float = _time("each example in a batch, added to the forward pass")
     accumulate: int = option(1, "Batches per update.", role=Role.TRAINING, ge=1, newer=True)
-    stall_time: float = _time("a stall while data are loaded")
-    stall_every: int = option(0, "Batches from one stall to the next; 0: none.", role=Role.TRAINING, ge=0, newer=True)
+    stall_time: float = _time("a data-loading stall")
+    stall_every: int = option(0, "Stall at every N-th batch; 0: never.", role=Role.TRAINING, ge=0, newer=True)
     loader_workers: int = option(
-        0, "Loaders that work ahead; 0: a batch is loaded when it is needed.", role=Role.COMPUTE, ge=0, newer=True
+        0, "Simulated workers that prefetch batches; 0: load each batch on demand.", role=Role.COMPUTE, ge=0, newer=True
     )
-    diverge_at: int = option(0, "Step from which on the loss is NaN; 0: never.", role=Role.TRAINING, ge=0)
+    diverge_at: int = option(0, "First step at which the loss is NaN; 0: never.", role=Role.TRAINING, ge=0)
     fail_at: int = option(0, "Step at which the run raises an error; 0: never.", role=Role.TRAINING, ge=0)
 
 
@@ -125,7 +125,7 @@ def evaluates(_options: Options) -> tuple[str, ...]:
 
 
 class Together:
-    """Several of them in one process, one after another: for launchers, which must carry such tasks too."""
+    """A stack that steps its runs one after another. It lets launchers be tested with stacked runs."""
 
     def __init__(self, members: Sequence[Fake]) -> None:
         self._members = members
@@ -138,9 +138,10 @@ stack = Together
 
 
 class _Loader:
-    """When the next batch is there: at once where loaders worked ahead, else after it was loaded.
+    """Simulates a data loader with prefetching workers.
 
-    Each loader works on one batch at a time and may be one batch ahead of the training.
+    Each worker loads one batch at a time and may be one batch ahead of the training. Without workers, each batch is
+    loaded on demand.
     """
 
     def __init__(self, workers: int) -> None:
@@ -151,7 +152,7 @@ class _Loader:
             return load_time
         ready = self._ready.pop(0)
         waited = load_time if ready is None else max(0.0, ready - now)
-        self._ready.append(now + waited + load_time)  # it begins on another batch when this one is taken
+        self._ready.append(now + waited + load_time)  # the worker starts its next batch when this one is consumed
         return waited
 
 
@@ -161,14 +162,14 @@ def _spend(seconds: float) -> None:
 
 
 def _normal(seed: int) -> float:
-    """A standard normal value from a stream's bits, without a generator."""
+    """Return the standard normal value that corresponds to a stream's seed, without a random generator."""
     from statistics import NormalDist
 
     return NormalDist().inv_cdf(((seed >> 10) + 0.5) / 2**53)
 
 
 def fresh_report(options: Options, number: int) -> dict[str, Any]:  # noqa: ARG001
-    """Its report numbers come from the seed: a fresh seed has fresh ones."""
+    """Return no options: report values depend on the seed, so a new seed already gives new ones."""
     return {}
 
 

@@ -1,11 +1,12 @@
-"""Adapt a trained model to other data: all of its weights, or low-rank additions to them (LoRA).
+"""Fine-tune a pre-trained model on shifted data: all of its weights, or low-rank adapters (LoRA).
 
-The base is a transformer, pre-trained on MNIST-1D as a run of `classify`, once per store; what it is adapted to is
-MNIST-1D from another instrument. `--model DIR` takes the transformer of a Hugging Face model directory instead: signals
-are cut into patches, mapped to its width, and read off by a linear layer; both are learned beside it.
+The base model is a transformer that a run of `classify` pre-trains on MNIST-1D, once per store. It is fine-tuned on a
+version of MNIST-1D with a shifted distribution. `--model DIR` uses the transformer in a Hugging Face model directory
+instead: a new linear layer embeds patches of the signal, and another one maps the output to classes; both are trained.
 
-LoRA comes from `peft`: pairs of thin matrices beside every linear layer of the blocks. They and the output layer learn;
-all else is frozen, has no gradient and no optimizer state, and is not in the checkpoints.
+`peft` adds the LoRA adapters to every linear layer of the blocks. Only the adapters and the output layer (with
+`--model DIR` also the embedding) are trained. All other weights are frozen: they have no gradient and no optimizer
+state, and checkpoints do not contain them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from fairtrial.recipes.models import initialize
 if TYPE_CHECKING:
     import torch
 
-SUMMARY = "Fine-tune a pre-trained transformer on shifted data: all of it, or LoRA at a rank."
+SUMMARY = "Fine-tune a pre-trained transformer on shifted data: all weights, or LoRA adapters of a given rank."
 REQUIRES = ("torch", "numpy", "mnist1d", "sklearn", "peft", "transformers")
 EXTRA = "finetune"
 METRIC = Metric("accuracy", "max")
@@ -47,45 +48,50 @@ FAMILY: Mapping[str, Mapping[str, Any]] = {
     **{f"lora-r{rank}": {"method": "lora", "rank": rank} for rank in (8, 16, 32, 64)},
     "full": {"method": "full"},
 }
-"""What `cost-performance` trains when there is nothing to price."""
+"""The variants that `cost-performance` trains if the store has no study that it can price."""
 
 ADAPTED = ["qkv", "merge", "widen", "narrow"]
 PATCH = 4
 
 
 class Options(SupervisedOptions):
-    data: DataName = option("mnist1d_shifted", "Data to adapt to.", role=Role.DATA)
+    data: DataName = option("mnist1d_shifted", "Data set to fine-tune on.", role=Role.DATA)
     labels: int = option(
-        1000, "Labels that are seen, a random subset shared by all variants; 0: all.", role=Role.DATA, ge=0
+        1000,
+        "Train on a random subset of this many examples, shared by all variants; 0: all.",
+        role=Role.DATA,
+        ge=0,
     )
     steps: int = option(
-        400, "Steps of fine-tuning.", role=Role.TRAINING, unit="steps", ge=1, le=SupervisedOptions.most_steps
+        400, "Fine-tuning steps.", role=Role.TRAINING, unit="steps", ge=1, le=SupervisedOptions.most_steps
     )
     eval_every: int = option(
         100, "Evaluate every N steps and at the end; 0: at the end only.", role=Role.EVALUATION, unit="steps", ge=0
     )
     learning_rate: float = option(2e-3, "Learning rate of AdamW.", role=Role.TRAINING, gt=0)
-    batch_size: int = option(50, "Examples per step.", role=Role.TRAINING, unit="examples", ge=1)
-    schedule: Literal["constant", "cosine"] = option(
-        "cosine", "How the learning rate changes over the steps.", role=Role.TRAINING
-    )
+    batch_size: int = option(50, "Examples per batch.", role=Role.TRAINING, unit="examples", ge=1)
+    schedule: Literal["constant", "cosine"] = option("cosine", "Learning-rate schedule.", role=Role.TRAINING)
     method: Literal["full", "lora"] = option(
-        "lora", "What learns: all weights, or low-rank additions.", role=Role.MODEL
+        "lora", "Train low-rank adapters (lora) or all weights (full).", role=Role.MODEL
     )
-    rank: int = option(8, "Rank of the additions of lora.", role=Role.MODEL, ge=1)
+    rank: int = option(8, "Rank of the LoRA adapters.", role=Role.MODEL, ge=1)
     lora_alpha: int = option(
-        0, "Scale of the additions is this over the rank; 0: twice the rank.", role=Role.MODEL, ge=0
+        0, "LoRA alpha: adapters are scaled by alpha / rank; 0: twice the rank.", role=Role.MODEL, ge=0
     )
     model: str = option(
-        BUILT_IN, "What is adapted: the built-in transformer, or a Hugging Face model directory.", role=Role.MODEL
+        BUILT_IN, "Model to fine-tune: the built-in transformer, or a Hugging Face model directory.", role=Role.MODEL
     )
     width: int = option(96, "Width of the built-in transformer.", role=Role.MODEL, ge=4, multiple_of=4)
-    pretrain_data: DataName = option("mnist1d", "Data that it was trained on.", role=Role.PRETRAINING)
+    pretrain_data: DataName = option("mnist1d", "Data set for pre-training.", role=Role.PRETRAINING)
     pretrain_steps: int = option(
-        2000, "Steps of pre-training.", role=Role.PRETRAINING, unit="steps", ge=1, le=SupervisedOptions.most_steps
+        2000, "Pre-training steps.", role=Role.PRETRAINING, unit="steps", ge=1, le=SupervisedOptions.most_steps
     )
-    pretrain_learning_rate: float = option(2e-3, "Its learning rate, cosine-annealed.", role=Role.PRETRAINING, gt=0)
-    pretrain_seed: int = option(1, "Its seed; all runs start from this one model.", role=Role.PRETRAINING, ge=0)
+    pretrain_learning_rate: float = option(
+        2e-3, "Learning rate of pre-training, cosine-annealed.", role=Role.PRETRAINING, gt=0
+    )
+    pretrain_seed: int = option(
+        1, "Random seed of pre-training; all runs start from this one model.", role=Role.PRETRAINING, ge=0
+    )
 
     _model_exists = field_validator("model")(model_folder_or(BUILT_IN))
 
@@ -98,7 +104,7 @@ def warm() -> None:
 
 
 def data(options: Options, cache: Cache) -> Dataset:
-    """What a run learns from. The weights of a directory are part of it: with other weights it is another run."""
+    """Return the data set of a run. Its hash includes the weights of a model directory: they are part of the run."""
     dataset = load_data(options.data, cache, options.report_set)
     if options.model == BUILT_IN:
         return dataset
@@ -112,7 +118,7 @@ step_size = examples_of_step
 
 
 def needs(options: Options) -> dict[str, Need]:
-    """The pre-trained model, as a run of `classify`. A model from a directory needs none."""
+    """Return the run of `classify` that pre-trains the base model; none for a model from a directory."""
     if options.model != BUILT_IN:
         return {}
     chosen = {
@@ -134,7 +140,7 @@ def build(options: Options, context: RunContext) -> Trainable:
 
 
 def _freeze_what_cannot_learn(module: torch.nn.Module, context: RunContext) -> None:
-    """Somebody else's model has weights that signals never reach, such as an embedding of words: they do not train."""
+    """Freeze parameters that get no gradient from signals, such as the token embedding of a Hugging Face model."""
     import torch
 
     assert context.data is not None
@@ -150,7 +156,7 @@ def _freeze_what_cannot_learn(module: torch.nn.Module, context: RunContext) -> N
 
 
 def _inert(options: Options) -> list[dict[str, str]]:
-    """Options that were set and reach nothing, said aloud rather than swallowed."""
+    """Return a caution for each option that was set but has no effect."""
     chosen = options.differing()
     unused = {"rank", "lora_alpha"} if options.method == "full" else set()
     why = dict.fromkeys(unused, f"method {options.method} does not use it")
@@ -171,7 +177,7 @@ def _built_in(options: Options, context: RunContext) -> tuple[torch.nn.Module, t
 
 
 def _from_directory(options: Options, context: RunContext) -> tuple[torch.nn.Module, torch.nn.Module]:
-    """A transformer from a directory, between a new embedding and a new output layer."""
+    """Load a transformer from a directory and put it between a new embedding and a new output layer."""
     from fairtrial.recipes.models.patched import Patched
 
     folder = Path(options.model)
@@ -185,9 +191,9 @@ def _from_directory(options: Options, context: RunContext) -> tuple[torch.nn.Mod
     return module, backbone
 
 
-READS = "It must be a transformer that takes embeddings and gives hidden states, such as Llama, GPT-2 or BERT."
+READS = "Use a transformer that accepts embeddings and returns hidden states, such as Llama, GPT-2 or BERT."
 UNUSED = "pooler"
-"""A layer that many directories lack and that is not used here."""
+"""A layer that this recipe does not use, and that may therefore be missing from a model directory."""
 
 
 def _load_backbone(folder: Path, context: RunContext) -> torch.nn.Module:
@@ -198,7 +204,7 @@ def _load_backbone(folder: Path, context: RunContext) -> torch.nn.Module:
 
 
 def _add_adapters(module: torch.nn.Module, adapted: torch.nn.Module, options: Options, context: RunContext) -> None:
-    """Freeze everything, add the low-rank pairs, and let them and the ends of the model learn."""
+    """Freeze the model, add LoRA adapters, and make them and the new or output layers trainable."""
     import torch
     from peft import LoraConfig, inject_adapter_in_model
 
@@ -219,7 +225,7 @@ def _add_adapters(module: torch.nn.Module, adapted: torch.nn.Module, options: Op
 
 
 class FineTuned(Supervised):
-    """A model of which perhaps only a part learns; checkpoints hold that part."""
+    """Trains the parameters that require gradients; checkpoints contain only those."""
 
     def trained_parameters(self) -> Iterable[torch.nn.Parameter]:
         return (parameter for parameter in self.module.parameters() if parameter.requires_grad)

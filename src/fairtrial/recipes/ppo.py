@@ -1,4 +1,4 @@
-"""Reinforcement learning by proximal policy optimization, on gymnasium's environments."""
+"""Train a policy on Gymnasium environments with proximal policy optimization (PPO)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairtrial.recipes._references import references_for
 from fairtrial.recipes._stacks import RunStack, members_of
 from fairtrial.recipes.rl.names import CLASSIC, why_unknown
 
-SUMMARY = "Learn to act by PPO: CartPole, Acrobot, Pendulum and other environments of gymnasium."
+SUMMARY = "Train a policy with PPO on CartPole, Acrobot, Pendulum or another Gymnasium environment."
 REQUIRES = ("torch", "numpy", "gymnasium")
 EXTRA = "rl"
 METRIC = Metric("return_mean", "max")
@@ -31,7 +31,7 @@ NARROWEST = 0.1
 class Options(CpuOptions):
     steps: int = option(
         400,
-        "Training steps; each is a rollout and the updates on it.",
+        "Training steps; each is one rollout and the updates on it.",
         role=Role.TRAINING,
         unit="steps",
         ge=1,
@@ -43,54 +43,54 @@ class Options(CpuOptions):
     checkpoint_every: int = option(
         100, "Save a checkpoint every N steps and at the end; 0: none.", role=Role.CHECKPOINT, unit="steps", ge=0
     )
-    env: str = option("CartPole-v1", "Environment, as gymnasium names it.", role=Role.DATA)
+    env: str = option("CartPole-v1", "ID of the Gymnasium environment.", role=Role.DATA)
     episode_limit: int = option(
-        0, "Cut episodes off after so many steps; 0: where the environment does.", role=Role.DATA, unit="steps", ge=0
+        0, "Truncate episodes after N steps; 0: the environment's own limit.", role=Role.DATA, unit="steps", ge=0
     )
     hide_velocity: bool = option(
-        False, "Leave velocities out of what is observed, so that memory matters.", role=Role.DATA
+        False, "Remove velocities from the observations, so that the policy needs memory.", role=Role.DATA
     )
     curriculum: Literal["fixed", "widening"] = option(
         "fixed",
-        "Initial states: always the environment's own, or a tenth of their range, widened to all of it by half-time.",
+        "Range of initial states: fixed, or widening from a tenth to the full range over the first half of the steps.",
         role=Role.TRAINING,
     )
-    architecture: Literal["mlp", "gru", "transformer"] = option("mlp", "Policy to train.", role=Role.MODEL)
+    architecture: Literal["mlp", "gru", "transformer"] = option("mlp", "Architecture of the policy.", role=Role.MODEL)
     width: int = option(
         0,
-        "Hidden units; 0: the architecture's own (mlp 64, gru 36, transformer 20; images 128).",
+        "Hidden units; 0: the architecture's default (mlp 64, gru 36, transformer 20; images 128).",
         role=Role.MODEL,
         ge=0,
     )
     parameters: int = option(
         0,
-        "Choose the width whose number of parameters comes nearest to this one; 0: by --width.",
+        "Use the width whose parameter count is closest to this number; 0: use --width.",
         role=Role.MODEL,
         unit="parameters",
         ge=0,
     )
-    envs: int = option(8, "Environments that are played side by side.", role=Role.TRAINING, unit="environments", ge=1)
-    rollout: int = option(32, "Steps in each environment between updates.", role=Role.TRAINING, unit="steps", ge=1)
-    epochs: int = option(20, "Passes over a rollout.", role=Role.TRAINING, unit="passes", ge=1)
-    minibatches: int = option(1, "Batches that a rollout is cut into.", role=Role.TRAINING, unit="batches", ge=1)
+    envs: int = option(8, "Environments that are stepped in parallel.", role=Role.TRAINING, unit="environments", ge=1)
+    rollout: int = option(32, "Steps per environment in each rollout.", role=Role.TRAINING, unit="steps", ge=1)
+    epochs: int = option(20, "Passes over each rollout.", role=Role.TRAINING, unit="passes", ge=1)
+    minibatches: int = option(1, "Minibatches per rollout.", role=Role.TRAINING, unit="batches", ge=1)
     learning_rate: float = option(1e-3, "Learning rate of Adam at the first step.", role=Role.TRAINING, gt=0)
-    anneal: bool = option(True, "Let the learning rate fall to 0 over the steps.", role=Role.TRAINING)
-    gamma: float = option(0.98, "Discount of later rewards.", role=Role.TRAINING, ge=0, le=1)
-    gae_lambda: float = option(0.8, "How far advantages look ahead.", role=Role.TRAINING, ge=0, le=1)
-    clip: float = option(0.2, "How far the likelihood of an action may move in a step.", role=Role.TRAINING, gt=0, lt=1)
-    entropy_weight: float = option(0.0, "Weight of the policy's entropy in the loss.", role=Role.TRAINING, ge=0)
-    value_weight: float = option(0.5, "Weight of the value error in the loss.", role=Role.TRAINING, ge=0)
-    max_grad_norm: float = option(0.5, "Longest gradient; longer ones are shortened.", role=Role.TRAINING, gt=0)
+    anneal: bool = option(True, "Anneal the learning rate linearly to 0 over the steps.", role=Role.TRAINING)
+    gamma: float = option(0.98, "Discount factor of rewards.", role=Role.TRAINING, ge=0, le=1)
+    gae_lambda: float = option(0.8, "Lambda of generalized advantage estimation.", role=Role.TRAINING, ge=0, le=1)
+    clip: float = option(0.2, "Clip the probability ratio to 1 plus or minus this.", role=Role.TRAINING, gt=0, lt=1)
+    entropy_weight: float = option(0.0, "Weight of the entropy bonus in the loss.", role=Role.TRAINING, ge=0)
+    value_weight: float = option(0.5, "Weight of the value loss.", role=Role.TRAINING, ge=0)
+    max_grad_norm: float = option(0.5, "Clip the gradient norm to this value.", role=Role.TRAINING, gt=0)
     normalize_observations: bool = option(
-        False, "Put observations in units of their running mean and deviation.", role=Role.TRAINING
+        False, "Standardize observations by their running mean and standard deviation.", role=Role.TRAINING
     )
     normalize_rewards: bool = option(
-        False, "Put rewards in units of the running deviation of discounted returns.", role=Role.TRAINING
+        False, "Divide rewards by the running standard deviation of discounted returns.", role=Role.TRAINING
     )
     eval_episodes: int = option(
-        20, "Episodes that select the best checkpoint.", role=Role.EVALUATION, unit="episodes", ge=1
+        20, "Episodes per evaluation, which selects the best checkpoint.", role=Role.EVALUATION, unit="episodes", ge=1
     )
-    report_episodes: int = option(100, "Episodes that are reported on.", role=Role.EVALUATION, unit="episodes", ge=1)
+    report_episodes: int = option(100, "Episodes in the final report.", role=Role.EVALUATION, unit="episodes", ge=1)
 
     @model_validator(mode="after")
     def _environment_fits(self) -> Options:
@@ -99,13 +99,13 @@ class Options(CpuOptions):
             raise ValueError(f"env: {problem}")
         for name, chosen in (("hide_velocity", self.hide_velocity), ("curriculum", self.curriculum == "widening")):
             if chosen and self.env not in CLASSIC:
-                raise ValueError(f"{name}: not defined for {self.env}; it is for {', '.join(CLASSIC)}")
+                raise ValueError(f"{name}: not available for {self.env}; available for {', '.join(CLASSIC)}")
         return self
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Options:
         if self.width and self.parameters:
-            raise ValueError("parameters: give either a width or a number of parameters")
+            raise ValueError("parameters: pass either a width or a number of parameters, not both")
         if self.architecture == "transformer" and self.width % 4:
             raise ValueError(f"width: must be a multiple of 4 for a transformer, not {self.width}")
         return self
@@ -117,7 +117,7 @@ class Options(CpuOptions):
                 f"minibatches: {self.minibatches} does not divide the {self.rollout * self.envs} examples of a rollout"
             )
         if self.batch_size < 2:
-            raise ValueError("minibatches: a batch needs at least two examples, whose advantages are compared")
+            raise ValueError("minibatches: a minibatch needs at least two examples to normalize advantages")
         return self
 
     @property
@@ -126,21 +126,21 @@ class Options(CpuOptions):
 
     @property
     def passes(self) -> int:
-        """Updates of the weights in a step."""
+        """Number of optimizer updates per training step."""
         return self.epochs * self.minibatches
 
     def rate_at(self, step: int) -> float:
         return self.learning_rate * (1 - (step - 1) / self.steps) if self.anneal else self.learning_rate
 
     def spread_at(self, step: int) -> float:
-        """The share of the usual range that initial states come from."""
+        """Return the fraction of the environment's range that initial states are drawn from at this step."""
         if self.curriculum == "fixed":
             return 1.0
         return min(1.0, NARROWEST + (1 - NARROWEST) * step / (WIDENED_AT * self.steps))
 
 
 def warm() -> None:
-    """Load what every run needs into the process that jobs are forked from."""
+    """Import the modules that every run needs, in the process from which jobs are forked."""
     from fairtrial.recipes._supervised import warm_up
 
     warm_up()
@@ -148,7 +148,7 @@ def warm() -> None:
 
 
 def stack_key(options: Options) -> str | None:
-    """Runs of one key have tensors of one shape; None is made alone."""
+    """Return a key that is equal for runs whose tensors have equal shapes, or None for a run that cannot be stacked."""
     if options.architecture != "mlp" or options.env not in CLASSIC or options.threads > 1:
         return None
     shape = (
@@ -159,7 +159,7 @@ def stack_key(options: Options) -> str | None:
 
 
 def check(options: Options) -> None:
-    """Environments of gymnasium are made once, to see whether a policy can be trained on them at all."""
+    """Check that ppo supports the environment's spaces. A Gymnasium environment is created once to read them."""
     from fairtrial.recipes.rl.spaces import check_policy, make_environment, policy_kind, read_space
 
     if options.env in CLASSIC:
@@ -192,7 +192,7 @@ def build(options: Options, context: RunContext) -> Trainable:
 
 
 def stack(trainables: Sequence[Trainable]) -> Stack:
-    """Runs that were built apart, to be stepped together from now on."""
+    """Return a stack that steps these separately built runs together."""
     from fairtrial.recipes.rl.run import PpoRun, RolloutEngine
 
     return RunStack(members_of(trainables, PpoRun), RolloutEngine)

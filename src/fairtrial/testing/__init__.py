@@ -1,8 +1,7 @@
-"""Contract suites for people who write plug-ins: what every recipe, launcher, game, reader, statistic, chart and format
-must keep.
+"""Contract checks for plug-in authors, for recipes, launchers, games, readers, statistics, charts and formats.
 
-Each check is a plain function that raises AssertionError with the rule that was broken. Fairtrial's own tests
-run them over everything that is registered.
+Each check is a function that raises AssertionError with the violated rule. Fairtrial's own tests run the checks on
+everything that is registered.
 """
 
 from fairtrial.testing.game_contract import GAME_CHECKS, GameCase

@@ -1,4 +1,4 @@
-"""What every game must keep, checked by really playing it."""
+"""The contract of games, checked by playing them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairtrial.recipes.lm.games import Game, Position, load_game
 
 @dataclass(frozen=True)
 class GameCase:
-    """A game, how many games of it are played at random, and the most decisions that are looked at in each."""
+    """A game to check, the number of random games to play, and the maximum number of decisions in each."""
 
     word: str
     games: int = 20
@@ -25,7 +25,7 @@ class GameCase:
         return load_game(self.word)
 
     def played(self, seed: int) -> Iterator[Position]:
-        """The positions of one game, in which orders are drawn by the seed as well."""
+        """Yield the positions of one game with random orders; the seed determines both."""
         chance = random.Random(seed)  # noqa: S311
         position = self.game.open(seed)
         yield position
@@ -41,7 +41,7 @@ class GameCase:
 
 
 def observe(position: Position) -> Mapping[str, Any]:
-    """Everything that can be seen of a position."""
+    """Return everything that can be observed of a position."""
     return {
         "phase": position.phase,
         "over": position.over,
@@ -53,15 +53,15 @@ def observe(position: Position) -> Mapping[str, Any]:
 
 
 def check_the_seed_decides(case: GameCase) -> None:
-    """Two games of one seed are equal throughout; other seeds show in what is offered or in what it is worth."""
+    """Check that games with equal seeds are equal, and that other seeds change the legal orders or the rewards."""
     again = [observe(position) for position in case.played(0)]
-    assert again == [observe(position) for position in case.played(0)], "two games with one seed differ"
+    assert again == [observe(position) for position in case.played(0)], "two games with the same seed differ"
     stories = [_story(case, seed) for seed in range(case.games)]
-    assert any(story != stories[0] for story in stories[1:]), "the seed reaches nothing"
+    assert any(story != stories[0] for story in stories[1:]), "the seed has no effect"
 
 
 def _story(case: GameCase, seed: int) -> list[tuple[tuple[str, ...], float]]:
-    """What is offered and paid when always the first order is given."""
+    """Return the legal orders and rewards of a game that always plays the first order."""
     position = case.game.open(seed)
     story: list[tuple[tuple[str, ...], float]] = []
     while not position.over and len(story) < case.decisions:
@@ -72,15 +72,17 @@ def _story(case: GameCase, seed: int) -> list[tuple[tuple[str, ...], float]]:
 
 
 def check_another_game_object_is_equal(case: GameCase) -> None:
-    """Nothing is remembered from games that were played before."""
+    """Check that a game does not depend on games that were played before."""
     fresh = GameCase(case.word, case.games, case.decisions)
     last = case.games - 1
     used = [observe(position) for position in case.played(last)]
-    assert used == [observe(position) for position in fresh.played(last)], "what was played before is remembered"
+    assert used == [observe(position) for position in fresh.played(last)], (
+        "a game depends on games that were played before"
+    )
 
 
 def check_positions_are_values(case: GameCase) -> None:
-    """Playing on leaves a position as it was, and forks that are given the same orders stay equal."""
+    """Check that `play` does not change its position, and that forks with the same orders stay equal."""
     chance = random.Random(1)  # noqa: S311
     for seed in range(case.games):
         position = fork = case.game.open(seed)
@@ -97,72 +99,76 @@ def check_positions_are_values(case: GameCase) -> None:
 
 
 def check_orders_are_offered(case: GameCase) -> None:
-    """While a game goes on there are at least two orders, each once, each on one line, always in the same order."""
+    """Check that an unfinished game has at least two legal orders: distinct, of one line, in a fixed sequence."""
     for position in case.positions():
         legal = tuple(position.legal())
         if position.over:
             continue
-        assert position.phase in case.game.phases, f"{position.phase!r} is not among the phases of the game"
+        assert position.phase in case.game.phases, f"{position.phase!r} is not one of the game's phases"
         assert len(legal) >= 2, f"there is no choice among {legal}"
         assert len(set(legal)) == len(legal), f"an order is offered twice in {legal}"
         assert all(order.strip() and len(f"{order}.".splitlines()) == 1 for order in legal), (
-            f"no single line in {legal}"
+            f"an order is empty or has a line break in {legal}"
         )
-        assert tuple(position.legal()) == legal, "asked twice, the orders differ"
+        assert tuple(position.legal()) == legal, "two calls of legal() differ"
 
 
 def check_other_orders_are_refused(case: GameCase) -> None:
-    """An order that is not legal raises ValueError, and so does every order once a game is over."""
+    """Check that an illegal order raises ValueError, as does every order once a game is over."""
     for position in case.positions():
         for order in ("", "no such order", *(f"{order} " for order in position.legal()[:1])):
             try:
                 position.play(order)
             except ValueError:
                 continue
-            raise AssertionError(f"the order {order!r} is not legal and was taken")
+            raise AssertionError(f"the order {order!r} is not legal but was accepted")
 
 
 def check_games_end(case: GameCase) -> None:
-    """A game is over after its most decisions at the latest; nothing is legal then."""
+    """Check that a game is over after at most `decisions` decisions, and that nothing is legal then."""
     chance = random.Random(2)  # noqa: S311
     position, decided = case.game.open(0), 0
     while not position.over:
-        assert decided < case.game.decisions, f"a game goes on after {decided} decisions"
+        assert decided < case.game.decisions, f"a game is not over after {decided} decisions"
         order = chance.choice(position.legal())
         position, _ = position.play(order)
         decided += 1
-    assert not position.legal(), "a game that is over offers orders"
+    assert not position.legal(), "a game that is over has legal orders"
     try:
         position.play(order)
     except ValueError:
         return
-    raise AssertionError("a game that is over takes orders")
+    raise AssertionError("a game that is over accepts orders")
 
 
 def check_rewards_are_numbers(case: GameCase) -> None:
-    """A reward is a finite float, and not all are equal: there is something to learn."""
+    """Check that rewards are finite floats, and that not all are equal, so that there is something to learn."""
     seen = set()
     for position in case.positions():
         for order in position.legal()[:3]:
             _, reward = position.play(order)
-            assert isinstance(reward, float) and abs(reward) < float("inf"), f"{reward!r} is no reward"
+            assert isinstance(reward, float) and abs(reward) < float("inf"), (
+                f"the reward {reward!r} is not a finite float"
+            )
             seen.add(reward)
-    assert len(seen) > 1, "every order is worth the same"
+    assert len(seen) > 1, "every order has the same reward"
 
 
 def check_prompts_tell_positions_apart(case: GameCase) -> None:
-    """A prompt begins with the rules; different orders have different prompts; the compact form is the shorter one."""
+    """Check that prompts start with the rules, differ if legal orders differ, and are shorter in compact form."""
     offered: dict[str, tuple[str, ...]] = {}
     for position in case.positions():
         for compact in (False, True):
             prompt, legal = position.prompt(compact=compact), tuple(position.legal())
-            assert prompt.startswith(case.game.rules(compact=compact)), "a prompt does not begin with the rules"
-            assert position.over or offered.setdefault(prompt, legal) == legal, f"two positions look like\n{prompt}"
+            assert prompt.startswith(case.game.rules(compact=compact)), "a prompt does not start with the rules"
+            assert position.over or offered.setdefault(prompt, legal) == legal, (
+                f"two positions with different legal orders have the prompt\n{prompt}"
+            )
         assert len(position.prompt(compact=True)) < len(position.prompt(compact=False)), "the compact prompt is longer"
 
 
 def check_snapshots_restore(case: GameCase) -> None:
-    """A snapshot survives JSON, and what is restored from it is equal, now and later, in another game object too."""
+    """Check that a snapshot survives JSON, and that a position restored by another game object stays equal."""
     fresh = GameCase(case.word)
     for seed in range(case.games):
         chance = random.Random(seed)  # noqa: S311
@@ -170,16 +176,16 @@ def check_snapshots_restore(case: GameCase) -> None:
         position = chance.choice(positions)
         restored = fresh.game.restore(json.loads(json.dumps(position.snapshot())))
         for _ in range(case.decisions):
-            assert observe(restored) == observe(position), "what was restored differs"
+            assert observe(restored) == observe(position), "a restored position differs"
             if position.over:
                 break
             order = chance.choice(position.legal())
             (position, reward), (restored, again) = position.play(order), restored.play(order)
-            assert reward == again, "what was restored is rewarded differently"
+            assert reward == again, "a restored position gives another reward"
 
 
 def check_global_generators_are_left_alone(case: GameCase) -> None:
-    """Nothing relies on global random state, and nothing changes it."""
+    """Check that a game neither uses nor changes the global random generators."""
     import numpy
 
     expected = [observe(position) for position in GameCase(case.word, 1, case.decisions).positions()]
@@ -188,8 +194,8 @@ def check_global_generators_are_left_alone(case: GameCase) -> None:
     before = random.getstate(), numpy.random.get_state()[1].tolist()  # type: ignore[index]
     seen = [observe(position) for position in GameCase(case.word, 1, case.decisions).positions()]
     after = random.getstate(), numpy.random.get_state()[1].tolist()  # type: ignore[index]
-    assert seen == expected, "a global generator reaches the game"
-    assert before == after, "a global generator was moved"
+    assert seen == expected, "the game depends on a global random generator"
+    assert before == after, "the game changed a global random generator"
 
 
 GAME_CHECKS: tuple[Callable[[GameCase], None], ...] = (

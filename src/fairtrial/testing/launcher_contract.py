@@ -1,4 +1,4 @@
-"""What every launcher must keep, checked with cells of the `fake` recipe."""
+"""The contract of launchers, checked with cells of the `fake` recipe."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def _collect(launcher: Launcher, count: int) -> dict[str, Exit]:
     deadline = time.monotonic() + PATIENCE_S
     while len(exits) < count and time.monotonic() < deadline:
         for end in launcher.poll(0.1):
-            assert end.key not in exits, f"{end.key} came back twice"
+            assert end.key not in exits, f"{end.key} was reported twice"
             exits[end.key] = end
-    assert len(exits) == count, f"{count - len(exits)} cells never came back"
+    assert len(exits) == count, f"{count - len(exits)} cells were never reported"
     return exits
 
 
@@ -106,11 +106,11 @@ def check_a_stopped_run_saves_and_is_interrupted(make: MakeLauncher, store: Path
         launcher.stop("cell", kill=False)
         end = _collect(launcher, 1)["cell"]
     assert end.lost is None and end.outcome and end.outcome.status is Status.INTERRUPTED
-    assert run.last.exists(), "it left without saving"
+    assert run.last.exists(), "the run exited without saving"
 
 
 def check_a_killed_run_comes_back(make: MakeLauncher, store: Path) -> None:
-    """Without a word, unless its engine asks before it kills and the run was quick to leave."""
+    """Check that a killed run is reported, without an outcome or, if its engine asks it to exit first, interrupted."""
     with closing(make()) as launcher:
         _running(launcher, store)
         launcher.stop("cell", kill=True)
@@ -145,7 +145,7 @@ def check_a_forgotten_cell_is_not_spoken_of_and_can_go_on_elsewhere(make: MakeLa
 
 
 def check_what_a_launcher_left_running_is_watched_by_the_next_or_ends_with_it(make: MakeLauncher, store: Path) -> None:
-    """The first is not closed while the second looks: as if it had been killed, as far as that one can tell."""
+    """Check `adopt`. The first launcher is not closed meanwhile, so that it looks killed to the second one."""
     with closing(make()) as first:
         _running(first, store)
         with closing(make()) as second:
@@ -163,7 +163,7 @@ def _long_request(store: Path) -> Job:
 
 
 def _running(launcher: Launcher, store: Path) -> RunPaths:
-    """A cell that will not end by itself, when its process is at work on it."""
+    """Submit a long cell, and wait until its process is training."""
     job = _long_request(store)
     launcher.submit({"cell": job.to_dict()})
     paths = Store(store).paths.run("adhoc", job.spec.run_id)
@@ -175,7 +175,7 @@ def _until(launcher: Launcher, condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         ended = launcher.poll(0.05)
-        assert not ended, f"{ended[0]} came back too soon"
+        assert not ended, f"{ended[0]} was reported too early"
         assert time.monotonic() < deadline, "a cell never started"
 
 
@@ -196,4 +196,4 @@ PROCESS_CHECKS: tuple[Callable[[MakeLauncher, Path], None], ...] = (
     check_a_forgotten_cell_is_not_spoken_of_and_can_go_on_elsewhere,
     check_what_a_launcher_left_running_is_watched_by_the_next_or_ends_with_it,
 )
-"""For launchers whose cells have processes of their own."""
+"""Checks for launchers whose cells run in separate processes."""

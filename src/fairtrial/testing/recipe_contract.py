@@ -1,4 +1,4 @@
-"""What every recipe must keep, checked by really training it."""
+"""The contract of recipes, checked by training them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Series = Mapping[str, Sequence[tuple[int, str]]]
 
 
 class Watcher(Observer):
-    """An observer that asks for everything, to show that being watched changes nothing."""
+    """An observer that receives all events, to check that observers change nothing."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -52,7 +52,7 @@ class Watcher(Observer):
 
 @dataclass
 class RecipeCase:
-    """A recipe with options that make a short run of it, and a cache so that data are made once."""
+    """A recipe to check, with options for a short run, and a cache so that data are generated once."""
 
     word: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class RecipeCase:
 
     @cached_property
     def numbers(self) -> Series:
-        """What a run gives that nothing disturbs; trained once for all checks of this case."""
+        """The series of an undisturbed run, which is trained once for all checks of this case."""
         with self.store() as store:
             return self.train(store)
 
@@ -116,15 +116,15 @@ class RecipeCase:
 
 
 def check_options_are_declared(case: RecipeCase) -> None:
-    """Every option has a help text and a role, and falsy values survive the way to a file and back."""
+    """Check that every option has a help text and a role, and that falsy values survive a round trip to a file."""
     for info in describe_options(case.recipe.options):
-        assert info.help.endswith("."), f"the help of {info.name} is not a sentence"
+        assert info.help.endswith("."), f"the help of {info.name} does not end with a period"
     options = parse_options(case.recipe.options, case.options, where=case.word)
     assert parse_options(case.recipe.options, options.to_dict(), where=case.word) == options
 
 
 def check_a_run_completes(case: RecipeCase) -> None:
-    """A run with these options trains, evaluates, reports and is recorded as complete."""
+    """Check that a run with these options trains, evaluates, reports and is recorded as complete."""
     with case.store() as store:
         series = case.train(store)
         run = store.run(case.study, "default.seed1")
@@ -135,24 +135,24 @@ def check_a_run_completes(case: RecipeCase) -> None:
 
 
 def check_evaluations_are_as_declared(case: RecipeCase) -> None:
-    """Where the recipe says what it evaluates, that is what it evaluates: `--best-metric` is refused by it."""
+    """Check that a recipe evaluates what `evaluates` declares, by which `--best-metric` is validated."""
     options = parse_options(case.recipe.options, case.options, where=case.word)
     declared = case.recipe.evaluates(options)
     if declared is not None:
         logged = {name.removeprefix("eval_") for name in case.numbers if name.startswith("eval_")} - {NORMALIZED}
-        assert logged == {*declared}, f"it evaluates {sorted(logged)}, and declares {sorted(declared)}"
+        assert logged == {*declared}, f"the recipe evaluates {sorted(logged)} but declares {sorted(declared)}"
 
 
 def check_the_seed_decides(case: RecipeCase) -> None:
-    """The same seed gives the same numbers bit for bit, another seed gives others."""
+    """Check that the same seed gives bit-identical results, and that another seed gives others."""
     with case.store() as store:
         same, other = case.train(store), case.train(store, seed=2)
-    assert same == case.numbers, "two runs with one seed differ"
-    assert other != case.numbers, "the seed reaches nothing"
+    assert same == case.numbers, "two runs with the same seed differ"
+    assert other != case.numbers, "the seed has no effect"
 
 
 def check_observers_change_nothing(case: RecipeCase) -> None:
-    """Losses are bit-identical with any set of observers attached."""
+    """Check that results are bit-identical with observers attached."""
     watcher = Watcher()
     with case.store() as store:
         watched = case.train(store, observers=[watcher, Watcher()])
@@ -161,18 +161,18 @@ def check_observers_change_nothing(case: RecipeCase) -> None:
 
 
 def check_resuming_is_exact(case: RecipeCase) -> None:
-    """Stopped after any step and resumed, a run continues bit for bit."""
+    """Check that a run that was stopped and resumed gives bit-identical results."""
     options = case.recipe.options
     assert issubclass(options, LoopOptions)
     steps = parse_options(options, case.options, where=case.word).steps
     for stop_at in {1, steps // 2, steps - 1} - {0}:
         with case.store() as store:
             case.train(store, stop_at=stop_at)
-            assert case.train(store) == case.numbers, f"stopped after step {stop_at} and resumed, the numbers differ"
+            assert case.train(store) == case.numbers, f"the results differ after a stop at step {stop_at} and a resume"
 
 
 def check_global_generators_are_left_alone(case: RecipeCase) -> None:
-    """Nothing relies on global random state, and nothing changes it."""
+    """Check that training neither uses nor changes the global random generators."""
     import numpy
 
     expected = case.numbers
@@ -180,9 +180,9 @@ def check_global_generators_are_left_alone(case: RecipeCase) -> None:
         random.seed(5)
         numpy.random.seed(5)
         before = random.getstate(), numpy.random.get_state()[1].tolist()  # type: ignore[index]
-        assert case.train(store) == expected, "a global generator reaches the training"
+        assert case.train(store) == expected, "the training depends on a global random generator"
         after = random.getstate(), numpy.random.get_state()[1].tolist()  # type: ignore[index]
-        assert before == after, "a global generator was moved"
+        assert before == after, "the training changed a global random generator"
 
 
 RECIPE_CHECKS: tuple[Callable[[RecipeCase], None], ...] = (

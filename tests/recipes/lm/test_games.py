@@ -142,7 +142,7 @@ def test_an_unknown_game_is_refused_with_the_nearest_name() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "no game file"),
+        (None, r"the game file .* does not exist"),
         ("1 / 0", "cannot be loaded: ZeroDivisionError"),
         ("REQUIRES = ()", "is not a game: it does not define EXTRA, make"),
     ],

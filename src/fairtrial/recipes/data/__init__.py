@@ -1,7 +1,8 @@
-"""Data sets, each a file with a `make()` that gives arrays, a `VERSION` of how they are made, and three splits.
+"""Data sets, one module each, with a `make()` that returns arrays, and a `VERSION` that changes with how it does so.
 
-A data set is made once per store, kept by content, and memory-mapped by every run. `train` is learned from,
-`eval` selects (best checkpoint, sweep winner), `report` is what verdicts and published numbers come from.
+A data set is generated once per store, cached with a hash of its content, and memory-mapped by every run. It has three
+splits: `train` for training, `eval` for selection (best checkpoint, sweep winner), and `report` for verdicts and
+published numbers.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
 
 DataName = Literal["mnist1d", "mnist1d_shifted", "digits"]
 GENERATED = ("mnist1d", "mnist1d_shifted")
+"""Data sets for which new report data can be generated."""
 MOST_SETS = 2**30
-"""Data sets that can be generated anew, and how many different sets of report data that gives."""
+"""Number of different report sets that can be generated."""
 Arrays = Mapping[str, "numpy.ndarray[Any, Any]"]
 
 
 def load_data(name: str, cache: Cache, report_set: int = 0) -> Dataset:
-    """The data set of that name, made now if this store does not have it."""
+    """Return the data set with this name. It is generated now if the store does not have it."""
     module = importlib.import_module(f"fairtrial.recipes.data.{name}")
 
     def make(folder: Path) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def load_data(name: str, cache: Cache, report_set: int = 0) -> Dataset:
 
 
 def has_recorded_values(folder: Path, manifest: Mapping[str, Any]) -> bool:
-    """Whether the arrays in a folder have the hash that its manifest states."""
+    """Return whether the arrays in a folder match the hash in its manifest."""
     try:
         digest = hash_arrays(Dataset("", "", folder).arrays())
     except (OSError, ValueError, EOFError):
@@ -58,7 +60,7 @@ def save_arrays(folder: Path, arrays: Arrays) -> None:
 
 
 def hash_arrays(arrays: Arrays) -> str:
-    """A hash of the values as they are trained on (float32): the last bit of a float64 differs by machine."""
+    """Return a hash of the arrays as they are trained on (float32). The last bit of a float64 differs by machine."""
     digest = hashlib.sha256()
     for key in sorted(arrays):
         digest.update(f"{key}{arrays[key].shape}{arrays[key].dtype}".encode())

@@ -1,4 +1,4 @@
-"""The 8 × 8 digits that come with scikit-learn, as 64-point signals: 1,000 train, 297 eval, 500 report."""
+"""scikit-learn's 8 × 8 digits as 64-point signals: 1,000 for train, 297 for eval, 500 for report."""
 
 from __future__ import annotations
 

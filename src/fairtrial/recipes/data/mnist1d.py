@@ -1,6 +1,7 @@
-"""MNIST-1D, generated locally: 40-point signals of ten classes.
+"""MNIST-1D, generated locally: 40-point signals in ten classes.
 
-The published 4,000 / 1,000 examples stay train and report; a fresh set of the same distribution is eval.
+The published 4,000 training and 1,000 test examples are `train` and `report`. `eval` is a new sample from the same
+distribution.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ PUBLISHED_SEED = 42
 EVAL_SEED = 20_261_115
 EVAL_SIZE = 1000
 FRESH_SEEDS = 2**31
-"""Seeds of fresh report data begin here, far from the two above; mnist1d takes them up to 2^32."""
+"""First seed of freshly generated report data, far from the two seeds above. mnist1d accepts seeds below 2^32."""
 
 
 def make() -> dict[str, Any]:
@@ -27,7 +28,7 @@ def make_report(number: int) -> dict[str, Any]:
 
 
 def splits(seed: int, eval_seed: int, **changes: Any) -> dict[str, Any]:
-    """Training and report data of one seed, evaluation data of another; `changes` are settings of the generator."""
+    """Generate train and report data from `seed` and eval data from `eval_seed`, with `changes` to the settings."""
     published, fresh = generate(seed, **changes), generate(eval_seed, **changes)
     return {
         "train_x": published["x"],
@@ -40,7 +41,7 @@ def splits(seed: int, eval_seed: int, **changes: Any) -> dict[str, Any]:
 
 
 def fresh_report(number: int, **changes: Any) -> dict[str, Any]:
-    """Report data that nobody has seen: the same distribution, drawn anew."""
+    """Generate new report data from the same distribution, which no run has been evaluated on."""
     fresh = generate(FRESH_SEEDS + number, **changes)
     return {"report_x": fresh["x_test"], "report_y": fresh["y_test"]}
 
@@ -61,7 +62,7 @@ def generate(seed: int, **changes: Any) -> dict[str, Any]:
 
 @contextmanager
 def _global_generators_kept() -> Iterator[None]:
-    """The package reseeds the global generators: put them back as they were."""
+    """Restore the state of the global random generators on exit, because mnist1d reseeds them."""
     import numpy
 
     python_state, numpy_state = random.getstate(), numpy.random.get_state()

@@ -1,6 +1,6 @@
-"""MNIST-1D from another instrument: slower signals, other heights, smaller translations, stronger noise.
+"""MNIST-1D with a shifted distribution: slower signals, other heights, smaller translations, stronger noise.
 
-What a model that was trained on MNIST-1D is adapted to.
+The `finetune` recipe adapts models to it that were trained on MNIST-1D.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""A language model that plays: games, sampling, rollouts and learning from groups of them."""
+"""The GRPO implementation: games, sampling, rollouts and training of a language model."""

@@ -1,4 +1,4 @@
-"""What a run of GRPO is put together from, in the trainer's process and in those that play."""
+"""Build the parts of a GRPO run, in the trainer's process and in rollout workers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from fairtrial.recipes.grpo import PlayOptions
 
 VERSIONS_KEPT = 2
-"""Versions of the policy that an engine keeps: the one that plays, and the one that is evaluated."""
+"""Number of policy versions that an engine keeps: the one that plays, and the one that is evaluated."""
 
 PREFIXES_KEPT = VERSIONS_KEPT
-"""All prompts of a game begin with the same rules, which every version reads its own way."""
+"""Number of cached prompt prefixes: all prompts of a game start with the same rules, cached once per version."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Where a tokenizer is found: a file of ours, or the directory of a model."""
+    """The location of a tokenizer: a file that Fairtrial generated (`ours`), or a model directory."""
 
     path: Path
     ours: bool
@@ -74,7 +74,7 @@ def grpo_config(options: PlayOptions) -> GrpoConfig:
 
 
 MOST_WEIGHT = 2.0
-"""Tokens drawn at another temperature count by how likely the policy itself finds them, up to this."""
+"""Limit of the importance weight of tokens that were sampled at a temperature other than 1."""
 
 
 def make_player(
@@ -88,7 +88,10 @@ def make_player(
 
 
 def frozen_opinion(learner: Learner) -> Reference:
-    """What the frozen model thinks of completions. Equal prompts are put beside each other: each is read once."""
+    """Return a function that computes log-probabilities under the frozen model.
+
+    It sorts completions by prompt, so that each prompt is processed once.
+    """
 
     def ask(written: Sequence[tuple[Tokens, Completion]]) -> list[Floats]:
         order = sorted(range(len(written)), key=lambda number: written[number][0])
@@ -101,7 +104,7 @@ def frozen_opinion(learner: Learner) -> Reference:
 
 @dataclass(frozen=True)
 class RemotePlayer:
-    """Makes a player in another process, from plain values and files: nothing there needs `transformers`."""
+    """Builds a player in another process, from plain values and files, so that it need not import `transformers`."""
 
     game: str
     vocabulary: Vocabulary

@@ -1,8 +1,8 @@
-"""Sampling in batches: requests wait in a queue, equal prompts are read once, and what was read before is kept.
+"""Batched sampling with a request queue, shared prefills of equal prompts, and a prefix cache.
 
-What a request gives follows from its seed, the policy, and the batch that it was in, whose company moves a number in
-the last digit at most. It does not follow from what is in the caches: a prefix is always read by itself, so that having
-kept it changes no bit.
+A completion depends on its request's seed, the policy, and the batch it was in; the other requests of the batch change
+at most the last digit of a number. It does not depend on the contents of the caches: a prefix is always processed
+separately, so that a cache hit is bit-identical to a miss.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fairtrial.recipes.lm.types import Completion, Floats, SamplingRequest, Timi
 from fairtrial.recipes.lm.weights import Blueprint
 
 KEEP_ON = 0.75
-"""Rows that have ended are dropped when fewer than this share of them go on: dropping copies the rest."""
+"""Finished rows are dropped when less than this fraction is unfinished, because dropping copies the other rows."""
 
 
 class Writer(Protocol):
@@ -32,7 +32,7 @@ class Writer(Protocol):
 
 
 class PolicyReader(Protocol):
-    """A version of a policy that can read texts of equal length, and write rows that go on from them."""
+    """One policy version: prefills texts of equal length, and decodes rows that continue them."""
 
     def nothing(self) -> KVCache: ...
 
@@ -43,11 +43,11 @@ class PolicyReader(Protocol):
 
 @dataclass
 class SamplingCounters:
-    """What was done so far.
+    """Cumulative counts of the engine's work.
 
-    `prompt_tokens = prefilled_tokens + reused_tokens`; `adapter_lookups` and `prefix_lookups` are hits and misses
-    together; every request either was the first of its prompt in a batch or is counted in `shared_prefills`. The last
-    token of a prompt is read for every request by itself.
+    `prompt_tokens` = `prefilled_tokens` + `reused_tokens`. `adapter_lookups` and `prefix_lookups` are hits plus misses.
+    `shared_prefills` counts the requests that were not the first with their prompt in a batch. The last token of a
+    prompt is processed separately for every request.
     """
 
     requests: int = 0
@@ -79,10 +79,11 @@ class _Queued:
 
 
 class SamplingEngine:
-    """Samples continuations by versions of a policy.
+    """Samples continuations with any version of a policy.
 
-    `load(version)` gives the values of a version when they are not among the `adapters` that are kept. At most `batch`
-    requests are sampled together, in the order of their arrival. `end` ends a continuation that all tokens are open to.
+    `load(version)` returns the weights of a version that is not among the `adapters` most recently used ones. At most
+    `batch` requests are sampled together, in order of arrival. `end` is the token that ends an unconstrained
+    continuation.
     """
 
     def __init__(
@@ -102,28 +103,28 @@ class SamplingEngine:
     def complete(
         self, requests: Sequence[SamplingRequest], version: int, *, temperature: float | None = None
     ) -> list[Completion]:
-        """Continue these texts now. The queue must be empty: what waits in it belongs to whoever runs it."""
+        """Sample continuations of these requests now. The queue must be empty: its requests belong to `run`."""
         if self._queue:
-            raise ValueError("requests are waiting: run() first")
+            raise ValueError("the queue contains requests: call run() first")
         for request in requests:
             self.submit(request, version, temperature=temperature)
         return self.run()
 
     def submit(self, request: SamplingRequest, version: int, *, temperature: float | None = None) -> None:
-        """Put a request into the queue. Temperature 0 takes the most probable token."""
+        """Add a request to the queue. Temperature 0 selects the most likely token."""
         self._check(request)
         chosen = self.temperature if temperature is None else temperature
         self._queue.append(_Queued(request, version, chosen, self._clock()))
 
     def run(self) -> list[Completion]:
-        """Empty the queue: completions in the order of arrival."""
+        """Process the whole queue and return the completions in order of arrival."""
         done: list[Completion] = []
         while self._queue:
             done += self._run_batch(self._next_batch())
         return done
 
     def forget(self, version: int) -> None:
-        """Drop all that is kept of a version."""
+        """Drop the weights and prefixes of a version from the caches."""
         self._readers.pop(version, None)
         for key in [key for key in self._prefixes if key[0] == version]:
             del self._prefixes[key]
@@ -131,16 +132,16 @@ class SamplingEngine:
     def _check(self, request: SamplingRequest) -> None:
         asked = len(request.prompt) + request.most_tokens
         if not request.prompt or not 0 <= request.prefix < len(request.prompt):
-            raise ValueError("a prompt has one token at least, and its prefix is shorter than itself")
+            raise ValueError("a prompt must have at least one token and be longer than its prefix")
         if asked > self.blueprint.longest:
             raise UserError(
-                f"a prompt of {len(request.prompt)} tokens and an answer of {request.most_tokens} are more than the "
-                f"{self.blueprint.longest} tokens that the model was made for",
-                hint="Take a shorter prompt, or another model.",
+                f"a prompt of {len(request.prompt)} tokens and a completion of {request.most_tokens} exceed the "
+                f"model's context length of {self.blueprint.longest} tokens",
+                hint="Use a shorter prompt or another model.",
             )
 
     def _next_batch(self) -> list[_Queued]:
-        """As many as fit, all of one version."""
+        """Take the next requests from the queue: at most `batch`, all of the same version."""
         batch = [self._queue.popleft()]
         while self._queue and len(batch) < self.batch and self._queue[0].version == batch[0].version:
             batch.append(self._queue.popleft())
@@ -166,7 +167,7 @@ class SamplingEngine:
         return [by_number[number].completion(version, times[number]) for number in range(len(batch))]
 
     def _group(self, batch: Sequence[_Queued]) -> tuple[list[int], list[int]]:
-        """The requests with those of equal prompts beside each other, and how many there are of each prompt."""
+        """Return the order that puts requests with equal prompts next to each other, and the size of each group."""
         groups: dict[object, list[int]] = {}
         for number, queued in enumerate(batch):
             key = (queued.request.prompt, queued.request.prefix) if self._share else number
@@ -200,7 +201,7 @@ class SamplingEngine:
         return TransformersReader(self._module, weights)
 
     def _prefill(self, reader: PolicyReader, version: int, firsts: Sequence[SamplingRequest]) -> list[KVCache]:
-        """Read all prompts but for their last token. Those of equal prefix and length are read together."""
+        """Prefill all prompts except for their last token. Prompts of equal prefix and length form one batch."""
         together: dict[tuple[Tokens, int], list[int]] = {}
         for number, request in enumerate(firsts):
             key = request.prompt[: request.prefix], len(request.prompt) - 1 - request.prefix
@@ -273,7 +274,7 @@ class SamplingEngine:
 
 @dataclass
 class _Row:
-    """A continuation that is being written."""
+    """A continuation that is being generated."""
 
     queued: _Queued
     end: int | None
@@ -300,7 +301,7 @@ class _Row:
         return bool(self.node.done)
 
     def advance(self) -> bool:
-        """Take every token that has no alternative; whether there is something to decide then."""
+        """Append all tokens without an alternative. Return whether a token is left to sample."""
         while not self.over:
             if self.node is None or len(self.node.allowed) > 1:
                 return True
@@ -334,7 +335,7 @@ def _level(rows: Sequence[_Row]) -> bool:
 
 
 def _write_openly(writer: Writer, rows: Sequence[_Row]) -> int:
-    """Where every token is open and all rows are equally long, no row needs to be looked at alone."""
+    """Generate unconstrained rows of equal length together, and return the number of decoding steps."""
     most, temperature = rows[0].request.most_tokens, rows[0].queued.temperature
     draws = np.array([row.draws for row in rows])
     ones = np.ones(len(rows), np.int64)
@@ -352,7 +353,7 @@ def _write_openly(writer: Writer, rows: Sequence[_Row]) -> int:
 
 
 def _pending(rows: Sequence[_Row]) -> tuple[Ints, Ints]:
-    """What each row has not fed yet. A row that is over feeds nothing any more."""
+    """Return the tokens that each row has not fed to the model yet; none for a finished row."""
     counts = np.array([0 if row.over else len(row.pending) for row in rows], np.int64)
     tokens = np.zeros((len(rows), counts.max()), np.int64)
     for number, row in enumerate(rows):
@@ -363,7 +364,7 @@ def _pending(rows: Sequence[_Row]) -> tuple[Ints, Ints]:
 
 
 def _draw(logits: Floats, rows: Sequence[_Row], places: Sequence[int]) -> None:
-    """Choose a token for every row that goes on, among those that are open to it."""
+    """Sample a token for each unfinished row among its allowed tokens."""
     drawn = [rows[place] for place in places]
     ids = [row.open_ids() for row in drawn]
     sizes = np.array([len(each) for each in ids])
@@ -383,7 +384,7 @@ def _draw(logits: Floats, rows: Sequence[_Row], places: Sequence[int]) -> None:
 
 
 def _choose(logits: Floats, uniform: np.ndarray, temperature: float) -> tuple[Ints, Floats, Floats]:
-    """The place of the chosen token in each row, and its log-probability with and without the temperature."""
+    """Return the index of the chosen token in each row, and its log-probability with and without the temperature."""
     rows = np.arange(len(logits))
     shifted = logits - logits.max(axis=1, keepdims=True)
     cooled = shifted if temperature in (0, 1) else shifted / np.float32(temperature)
@@ -392,7 +393,7 @@ def _choose(logits: Floats, uniform: np.ndarray, temperature: float) -> tuple[In
     if temperature == 0:
         chosen = shifted.argmax(axis=1)
         return chosen, np.zeros(len(rows), np.float32), (shifted[rows, chosen] - np.log(total)).astype(np.float32)
-    # Rounding must not push a draw to the very end, where tokens that are not open lie.
+    # Rounding must not push a draw past the last allowed token, into the padding.
     wanted = np.minimum(uniform * total, np.nextafter(total, 0))
     chosen = (reached <= wanted[:, None]).sum(axis=1)
     behaviour = (cooled[rows, chosen] - np.log(total)).astype(np.float32)

@@ -1,7 +1,7 @@
-"""Steps of the hand-written Llama whose gradients are written by hand too.
+"""Operations of `llama_torch` with explicit gradients.
 
-For tensors of this size torch spends more time between its operations than in them; each of these is one operation to
-it, does its arithmetic in place, and keeps only what its gradient needs.
+For tensors of this size, torch's overhead between operations exceeds their arithmetic. Each function here is a single
+autograd operation that computes in place where it can and saves only what its gradient needs.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from torch.autograd.function import once_differentiable
 
 
 def normed(x: Tensor, epsilon: float) -> Tensor:
-    """Rows of x scaled to a mean square of 1."""
+    """Scale the rows of x to a mean square of 1 (RMSNorm without weights)."""
     tensor: Tensor = _Normed.apply(x, epsilon)  # type: ignore[no-untyped-call]
     return tensor
 
 
 def gated(both: Tensor) -> Tensor:
-    """The first half of each row, through SiLU, times the second."""
+    """Return SiLU of the first half of each row, times the second half."""
     tensor: Tensor = _Gated.apply(both)  # type: ignore[no-untyped-call]
     return tensor
 
 
 def rotated(x: Tensor, rope: Tensor) -> Tensor:
-    """Neighbours in the last dimension, as complex numbers, times `turns`."""
+    """Multiply adjacent pairs in the last dimension, as complex numbers, by `rope`."""
     tensor: Tensor = _Rotated.apply(x, rope)  # type: ignore[no-untyped-call]
     return tensor
 
 
 def attend_to_both(q: Tensor, early_k: Tensor, early_v: Tensor, k: Tensor, v: Tensor, missing: Tensor | None) -> Tensor:
-    """Attention of samples to the context that they share and, causally, to themselves: one softmax over both.
+    """Attend from samples to their shared context and, causally, to themselves, with one softmax over both.
 
     `q` (packs, key heads, samples, repeats, tokens, width); `early_k`, `early_v` (packs, key heads, context, width);
-    `k`, `v` (packs, key heads, samples, tokens, width). `missing` is -inf where a context is filled up.
+    `k`, `v` (packs, key heads, samples, tokens, width). `missing` is -inf at the padding of a context.
     """
     tensor: Tensor = _AttendToBoth.apply(q, early_k, early_v, k, v, missing)  # type: ignore[no-untyped-call]
     return tensor
 
 
 def chosen_logprobs(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The log-probability of one token per row, and the entropy of all rows together, which has no gradient."""
+    """Return the log-probability of one token per row, and the sum of all rows' entropies, which has no gradient."""
     taken, entropy = _ChosenLogprobs.apply(logits, targets)  # type: ignore[no-untyped-call]
     return taken, entropy
 
@@ -148,7 +148,7 @@ def _ahead(length: int) -> Tensor:
 
 
 def _softmax_over_both(early: Tensor, late: Tensor) -> None:
-    """In place: the rows of both together add up to 1."""
+    """Apply a joint softmax in place: corresponding rows of both tensors together sum to 1."""
     top = late.amax(dim=-1, keepdim=True)
     if early.shape[-1]:
         top = torch.maximum(top, early.amax(dim=-1, keepdim=True))
@@ -163,7 +163,7 @@ class _ChosenLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         chances = logits.softmax(dim=1)
-        # The likeliest token is never so unlikely that its logarithm loses digits.
+        # Computed from the most likely token, whose probability is large enough for an accurate logarithm.
         whole = logits.amax(dim=1) - chances.amax(dim=1).log()
         entropy = whole.sum() - torch.dot(chances.view(-1), logits.reshape(-1))
         ctx.save_for_backward(chances, targets)

@@ -1,7 +1,7 @@
-"""Any other causal model, run by `transformers` as it is, with weights that are given to it.
+"""Run any other causal language model with `transformers`, with weights that the caller passes.
 
-It reads, writes and learns by the same contracts as the hand-written Llama, only slower: the rows of a text each carry
-a copy of its keys and values.
+The classes here implement the same protocols as those of the built-in Llama, but are slower: each row has its own copy
+of its prompt's keys and values.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class TransformersReader:
-    """One version of a policy. The empty model is shared by all versions."""
+    """One policy version. All versions share the module and pass their own weights to it."""
 
     def __init__(self, module: torch.nn.Module, weights: Values) -> None:
         self.module = module
         self.weights = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in weights.items()}
 
     def nothing(self) -> KVCache:
-        """The past of a text that has not begun: as much of any text as there is before its first token."""
+        """Return an empty KV cache. Its shape comes from prefilling one token."""
         cache = self.read(np.zeros((1, 1), np.int64))[0]
         return KVCache(cache.keys[..., :0], cache.values[:, :, :0])
 
@@ -58,10 +58,10 @@ class TransformersReader:
 
 
 class TransformersWriter:
-    """Rows that are written at the same time, each with its own copy of what was read."""
+    """Rows that are decoded together, each with its own copy of its prompt's KV cache."""
 
     def __init__(self, reader: TransformersReader, caches: Sequence[KVCache], sizes: Sequence[int], most: int) -> None:
-        del most  # its cache grows as it goes
+        del most  # the cache of transformers grows on demand
         self.reader = reader
         rows = [each for each, size in zip(caches, sizes, strict=True) for _ in range(size)]
         self.lengths = np.array([each.length for each in rows], np.int64)
@@ -86,7 +86,7 @@ class TransformersWriter:
 
 
 def _cache_of(caches: Sequence[KVCache], longest: int) -> Any:
-    """Texts side by side, padded at the end, as `transformers` keeps them."""
+    """Combine KV caches into a batch in the format of `transformers`, padded at the end."""
     from transformers import DynamicCache
 
     def padded(each: Floats) -> Floats:
@@ -106,7 +106,7 @@ def _arrays_of(cache: Any) -> tuple[Floats, Floats]:
 
 
 class TransformersForward:
-    """Learning by a model of `transformers`: a pack is one sequence with a mask."""
+    """Forward pass for training with a model of `transformers`: a pack is one sequence with an attention mask."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.module = make_transformer(config)
@@ -118,7 +118,7 @@ class TransformersForward:
         return chunk
 
     def logits(self, weights: Mapping[str, Tensor], chunk: Chunk) -> Tensor:
-        """(decided tokens, vocabulary)"""
+        """Return the logits of the decided tokens: (decided tokens, vocabulary)."""
         texts, samples, length = chunk.inputs.shape
         context = chunk.context.shape[1]
         tokens = np.concatenate([chunk.context, chunk.inputs.reshape(texts, -1)], axis=1)

@@ -1,8 +1,8 @@
-"""Group-relative policy optimisation: a step of learning from samples that carry their advantage.
+"""Group relative policy optimization: training steps on samples with advantages.
 
-The loss of a decided token is the clipped ratio of the policy now to the policy that played, times the advantage, plus
-`beta` times an estimate of the divergence from the frozen model. The loss of a step is the sum over its decided tokens,
-divided by their number: it does not depend on how the step is cut into chunks.
+The loss of a decided token is minus the clipped probability ratio of the current policy to the policy that played,
+times the advantage, plus `beta` times an estimate of the KL divergence from the frozen model. The loss of a step is the
+mean over its decided tokens, so that it does not depend on how the step is divided into chunks.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fairtrial.recipes.lm.types import Floats, Sample, Values
 from fairtrial.recipes.lm.weights import Blueprint
 
 IMPOSSIBLE = -1e30
-"""The logit of what is not open: finite, so that its share in an entropy is 0 and not undefined."""
+"""The logit of a token that is not allowed: finite, so that its contribution to the entropy is 0 and not NaN."""
 
 
 class Forward(Protocol):
-    """A model that learns.
+    """The forward pass of a trainable model.
 
-    `arrange` prepares weights once per step and `prepare` a chunk once for all passes over it; `logits` answers for the
-    chunk's decided tokens.
+    `arrange` prepares the weights once per step, and `prepare` prepares a chunk once for all passes over it. `logits`
+    returns the logits of the chunk's decided tokens.
     """
 
     def arrange(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]: ...
@@ -42,8 +42,11 @@ class Forward(Protocol):
 
 @dataclass(frozen=True)
 class GrpoConfig:
-    """How a step learns. `most_weight` limits the weight of a token by how much likelier the policy than the
-    distribution that it was drawn from found it; None: all weigh the same. `chunk` packs are read at a time.
+    """Settings of a training step.
+
+    `most_weight` limits the importance weight of a token, which is its probability under the policy divided by that
+    under the distribution it was sampled from; None: all tokens have equal weight. `chunk` is the number of packs per
+    forward pass.
     """
 
     learning_rate: float = 1e-3
@@ -58,8 +61,10 @@ class GrpoConfig:
 
 @dataclass
 class LearningCounters:
-    """What was done so far. `forwarded_tokens` are those that steps have read, `reference_tokens` those that the frozen
-    model has read, in steps and before them; both with padding.
+    """Cumulative counts of the learner's work.
+
+    `forwarded_tokens` counts the tokens in the forward passes of training steps, and `reference_tokens` those in all
+    forward passes of the frozen model. Both include padding.
     """
 
     steps: int = 0
@@ -71,7 +76,7 @@ class LearningCounters:
 
 
 class Learner:
-    """A policy, its optimizer and the frozen model that it is held to."""
+    """A policy, its optimizer, and the frozen reference model."""
 
     def __init__(self, blueprint: Blueprint, config: GrpoConfig) -> None:
         self.blueprint, self.config, self.counters = blueprint, config, LearningCounters()
@@ -85,7 +90,7 @@ class Learner:
             self._reference = self._forward.arrange(reference)
 
     def step(self, samples: Sequence[Sample], events: LoopEvents, *, rate: float | None = None) -> dict[str, float]:
-        """One update of the policy; `rate` takes the place of the learning rate."""
+        """Update the policy once and return the step's metrics. `rate` overrides the learning rate."""
         with events.phase("loss_forward"):
             flat = self._flat.detach().requires_grad_()
             arranged = self._forward.arrange(self._effective(flat))
@@ -107,11 +112,11 @@ class Learner:
         return {**dict(zip(ChunkMeasures.__annotations__, sums.tolist(), strict=True)), "grad_norm": float(norm)}
 
     def reference_logprobs(self, samples: Sequence[Sample]) -> list[Floats]:
-        """By the frozen model, for every token of each sample; 0 where nothing was decided."""
+        """Return the log-probabilities under the frozen model for each sample's tokens; 0 at forced tokens."""
         return self._logprobs(samples, self._ask_reference)
 
     def policy_logprobs(self, samples: Sequence[Sample]) -> list[Floats]:
-        """By the policy as it is now."""
+        """Return the log-probabilities under the current policy for each sample's tokens; 0 at forced tokens."""
         with torch.no_grad():
             arranged = self._forward.arrange(self._effective(self._flat))
 
@@ -122,7 +127,7 @@ class Learner:
         return self._logprobs(samples, ask)
 
     def values(self) -> dict[str, np.ndarray]:
-        """What learns, by name: a copy that later steps leave alone."""
+        """Return a copy of the trained parameters by name, which later steps do not change."""
         parts = self._flat.split_with_sizes(self._sizes)
         shapes = self.blueprint.initial.items()
         return {name: part.numpy().reshape(like.shape).copy() for (name, like), part in zip(shapes, parts, strict=True)}
@@ -139,7 +144,7 @@ class Learner:
         self.counters = LearningCounters(**state["counters"])
 
     def tensor_groups(self) -> dict[str, list[Tensor]]:
-        """The tensors that training keeps, by kind."""
+        """Return the tensors that training keeps in memory, by kind."""
         return {
             "parameters": [self._flat],
             "optimizer": [self._average, self._square],
@@ -152,7 +157,7 @@ class Learner:
         return [packs[start : start + self.config.chunk] for start in range(0, len(packs), self.config.chunk)]
 
     def _effective(self, flat: Tensor) -> dict[str, Tensor]:
-        """As `Blueprint.effective`, with gradients."""
+        """Return the same weights as `Blueprint.effective`, with gradients."""
         shapes = self.blueprint.initial.items()
         parts = flat.split_with_sizes(self._sizes)
         learned = {name: part.view(like.shape) for (name, like), part in zip(shapes, parts, strict=True)}
@@ -204,7 +209,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class Known:
-    """What samples bring along, at their decided tokens. A reference that they do not bring is not a number."""
+    """Values that samples carry for their decided tokens. A missing reference is NaN."""
 
     behaviour: Tensor
     policy: Tensor
@@ -214,7 +219,7 @@ class Known:
 
 @dataclass(frozen=True)
 class ChunkMeasures:
-    """The share of a chunk in what is measured over all decided tokens of a step; `loss` has a gradient."""
+    """A chunk's contributions to the step's means over all decided tokens. `loss` has a gradient."""
 
     loss: Tensor
     kl: Tensor
@@ -239,7 +244,7 @@ def _forward(blueprint: Blueprint) -> Forward:
 
 
 def _through(arranged: Mapping[str, Tensor], leaves: Mapping[str, Tensor], flat: Tensor) -> Tensor:
-    """What the chunks found for the arranged weights, carried back once to what learns."""
+    """Backpropagate the gradients that the chunks accumulated on the arranged weights to the flat parameters, once."""
     used = [name for name in arranged if leaves[name].grad is not None]
     if not used:
         return torch.zeros_like(flat)
@@ -250,7 +255,7 @@ def _through(arranged: Mapping[str, Tensor], leaves: Mapping[str, Tensor], flat:
 
 
 def _among_open(logits: Tensor, chunk: Chunk) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of what was chosen among the tokens that were open, and the entropy of all choices together."""
+    """Return the log-probabilities of the chosen tokens among the allowed ones, and the sum of the entropies."""
     targets = torch.from_numpy(chunk.targets)
     if chunk.ids is not None and chunk.closed is not None:
         logits = logits.gather(1, torch.from_numpy(chunk.ids)).masked_fill(torch.from_numpy(chunk.closed), IMPOSSIBLE)
@@ -284,7 +289,7 @@ def _measure(taken: Tensor, entropy: Tensor, known: Known, config: GrpoConfig, t
 
 
 def divergence(policy: Tensor, reference: Tensor) -> Tensor:
-    """An unbiased, never negative estimate of KL(policy ‖ reference) from the tokens that the policy drew."""
+    """Return an unbiased, nonnegative estimate of KL(policy ‖ reference) from tokens that the policy sampled."""
     apart = reference - policy
     return apart.exp() - apart - 1
 

@@ -1,8 +1,8 @@
-"""Llama written for sampling, in NumPy: for small models, calling torch takes longer than the arithmetic.
+"""Llama for sampling, in NumPy: for small models, the overhead of torch calls exceeds the arithmetic.
 
-Weights are prepared once per policy version: query, key and value in one matrix, gate and up in another, the scale of
-each norm and of the attention folded in, and the two halves of every head interleaved, so that a rotary position is one
-multiplication of complex numbers.
+Weights are prepared once per policy version: query, key and value in one matrix, gate and up in another, the scales of
+the norms and of the attention folded in, and the two halves of every head interleaved, so that a rotary embedding is
+one complex multiplication.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Ints = NDArray[np.int64]
 NEVER = np.float32(-np.inf)
 FIRST_POSITIONS = 512
 BLOCK = 64
-"""So many tokens of a text are read at a time: none of them looks at what lies ahead of the last."""
+"""Number of tokens per block of causal attention in prefill. A block skips the keys after its last token."""
 SHORT = 48
-"""A text up to this length is copied for each of its rows: one look at keys is then cheaper than two."""
+"""Texts up to this length are copied for each of their rows: one attention over a copy is then faster than two."""
 
 
 @dataclass(frozen=True)
 class KVCache:
-    """Keys (layers, heads, width, tokens) and values (layers, heads, tokens, width) of a text that was read."""
+    """Keys (layers, heads, width, tokens) and values (layers, heads, tokens, width) of a prefilled text."""
 
     keys: Floats
     values: Floats
@@ -47,7 +47,7 @@ class Layer:
 
 
 class LlamaReader:
-    """One version of a policy, ready to read and to write."""
+    """One policy version, prepared for prefill and decoding."""
 
     def __init__(self, llama: Llama, weights: Values) -> None:
         self.llama = llama
@@ -58,7 +58,7 @@ class LlamaReader:
         self._rope_table = _rope_table(llama, FIRST_POSITIONS)
 
     def rope(self, positions: Ints) -> NDArray[np.complex64]:
-        """How far each pair of a head's numbers is turned at these positions."""
+        """Return the rotary embedding of these positions, as complex factors of each pair of a head."""
         most = int(positions.max(initial=0)) + 1
         if most > len(self._rope_table):
             self._rope_table = _rope_table(self.llama, 2 * most)
@@ -66,7 +66,7 @@ class LlamaReader:
         return values
 
     def read(self, tokens: Ints, cache: KVCache | None = None) -> list[KVCache]:
-        """Read texts of equal length (texts, tokens), all after the same past; what comes back includes it."""
+        """Prefill texts of equal length, (texts, tokens), that continue `cache`. The returned caches include it."""
         texts, length = tokens.shape
         before = cache.length if cache else 0
         rope = np.tile(self.rope(np.arange(before, before + length)), (texts, 1))
@@ -81,7 +81,7 @@ class LlamaReader:
         return [KVCache(np.stack([k[i] for k, _ in seen]), np.stack([v[i] for _, v in seen])) for i in range(texts)]
 
     def nothing(self) -> KVCache:
-        """The past of a text that has not begun."""
+        """Return an empty KV cache."""
         shape = self.llama.layers, self.llama.key_heads
         return KVCache(
             np.zeros((*shape, self.llama.head_width, 0), np.float32),
@@ -89,7 +89,7 @@ class LlamaReader:
         )
 
     def begin(self, caches: Sequence[KVCache], sizes: Sequence[int], most: int) -> LlamaWriter:
-        """Rows that go on from these texts, `sizes[i]` of them from text i, each by at most so many tokens."""
+        """Start decoding rows, `sizes[i]` of which continue text i, by at most `most` tokens each."""
         return LlamaWriter(self, caches, sizes, most)
 
     def _project(
@@ -110,7 +110,10 @@ class LlamaReader:
     def heads(
         self, layer: Layer, x: Floats, rope: NDArray[np.complex64], shape: tuple[int, int]
     ) -> tuple[Floats, Floats, Floats]:
-        """Queries (rows, key heads, tokens × repeats, width), keys and values (rows, tokens, key heads, width)."""
+        """Return queries, keys and values.
+
+        Queries are (rows, key heads, tokens × repeats, width); keys and values are (rows, tokens, key heads, width).
+        """
         rows, length = shape
         llama = self.llama
         both, wide = llama.heads + llama.key_heads, llama.head_width
@@ -122,7 +125,7 @@ class LlamaReader:
         return q.reshape(rows, llama.key_heads, -1, wide), split[:, :, llama.heads : both], split[:, :, both:]
 
     def joined(self, attended: Floats, length: int) -> Floats:
-        """The heads of each token side by side."""
+        """Concatenate the heads of each token."""
         rows, wide = len(attended), self.llama.head_width
         parted = attended.reshape(rows, self.llama.key_heads, length, -1, wide).transpose(0, 2, 1, 3, 4)
         return parted.reshape(rows * length, -1)
@@ -131,7 +134,7 @@ class LlamaReader:
         x = attended @ layer.o_proj + x
         both = normed(x, self.llama.epsilon) @ layer.gate_up_proj
         gate, up = both[:, : self.llama.inner], both[:, self.llama.inner :]
-        with np.errstate(over="ignore"):  # what is infinite here divides to 0, as it should
+        with np.errstate(over="ignore"):  # an infinity here gives 0 in the division, as it should
             shut = np.exp(-gate)
         shut += 1
         up *= gate
@@ -141,10 +144,11 @@ class LlamaReader:
 
 
 class LlamaWriter:
-    """Rows that are written at the same time.
+    """Rows that are decoded together.
 
-    Rows of one text share its keys and values, unless it is so short that every row has a copy before its own. Copies
-    end where the row begins, so that all rows write in the same column; `shift` is how far a column is from a position.
+    Rows that continue the same text share its keys and values, unless the longest text is at most SHORT tokens: then
+    every row has a copy before its own keys. Copies are right-aligned, so that all rows write to the same column.
+    `shift` is the difference between a row's positions and its columns.
     """
 
     def __init__(self, reader: LlamaReader, caches: Sequence[KVCache], sizes: Sequence[int], most: int) -> None:
@@ -164,7 +168,7 @@ class LlamaWriter:
         self._arrange()
 
     def _own(self, most: int) -> tuple[Floats, Floats]:
-        """Room for what the rows write, behind their copies of the texts."""
+        """Allocate keys and values for the rows' new tokens, after their copies of the texts."""
         llama, rows = self.reader.llama, len(self.groups)
         before = self.keys.shape[-1] if self.copied else 0
         keys = np.zeros((llama.layers, rows, llama.key_heads, llama.head_width, before + most), np.float32)
@@ -175,7 +179,7 @@ class LlamaWriter:
         return keys, values
 
     def _arrange(self) -> None:
-        """Where each row stands in a table of texts by rows; None where that is how they lie already."""
+        """Compute each row's slot in a padded (texts, rows per text) table; None if the rows already form one."""
         sizes = np.bincount(self.groups)
         self.texts, self.widest = len(sizes), int(sizes.max())
         first = np.cumsum(sizes) - sizes
@@ -184,7 +188,7 @@ class LlamaWriter:
             self.slots = self.groups * self.widest + np.arange(len(self.groups)) - first[self.groups]
 
     def keep(self, rows: Ints) -> None:
-        """Go on with these rows only."""
+        """Continue with these rows only."""
         left = np.unique(self.groups[rows])
         self.groups = np.searchsorted(left, self.groups[rows])
         self.shift, self.lengths = self.shift[rows], self.lengths[rows]
@@ -195,7 +199,7 @@ class LlamaWriter:
         self._arrange()
 
     def feed(self, tokens: Ints, counts: Ints) -> Floats:
-        """Write tokens (rows, longest), of which the first `counts[row]` are meant; the logits after the last one."""
+        """Feed tokens (rows, longest), of which the first `counts[row]` are valid. Return the logits after the last."""
         rows, length = tokens.shape
         columns = self.lengths[:, None] + np.arange(length)
         level = length == 1 and bool((self.lengths == self.lengths[0]).all())
@@ -217,7 +221,7 @@ class LlamaWriter:
         return logits
 
     def _unseen(self, columns: Ints, until: int, level: bool) -> Floats | None:
-        """What each token does not see of its row: what lies ahead, and what copies are filled up with."""
+        """Return the mask of a row's own keys: -inf at later tokens and at the padding of copies."""
         missing = self.missing if self.copied else None
         if level and missing is None:
             return None
@@ -250,7 +254,7 @@ class LlamaWriter:
         return attended
 
     def _attend_to_both(self, number: int, q: Floats, until: int, unseen: Floats | None) -> Floats:
-        """One softmax over two lots of keys: those of the text, shared by its rows, and a row's own."""
+        """Attend with one softmax over two sets of keys: those of the text, shared by its rows, and the row's own."""
         early: Floats = self._by_text(q) @ self.keys[number]
         if self.missing is not None:
             early += self.missing
@@ -279,7 +283,7 @@ class LlamaWriter:
         return grouped.reshape(self.texts, heads, -1, wide)
 
     def _by_row(self, each: Floats) -> Floats:
-        """The way back."""
+        """Invert `_by_text`."""
         texts, heads, _, wide = each.shape
         parted = each.reshape(texts, heads, self.widest, -1, wide).transpose(0, 2, 1, 3, 4)
         rows = parted.reshape(texts * self.widest, heads, -1, wide)
@@ -287,7 +291,7 @@ class LlamaWriter:
 
 
 def normed(x: Floats, epsilon: float) -> Floats:
-    """Rows of length 1. That they ought to have a mean square of 1 is in the weights that come next."""
+    """Scale rows to unit length. The factor to a mean square of 1 is folded into the weights that follow."""
     lengths = np.einsum("nd,nd->n", x, x)
     lengths += np.float32(epsilon * x.shape[1])
     np.sqrt(lengths, out=lengths)
@@ -296,7 +300,7 @@ def normed(x: Floats, epsilon: float) -> Floats:
 
 
 def interleaved(wide: int) -> Ints:
-    """The order that puts the numbers of a head that are turned together side by side."""
+    """Return the permutation of a head that makes the pairs of the rotary embedding adjacent."""
     return np.arange(wide).reshape(2, -1).T.ravel()
 
 
@@ -334,7 +338,7 @@ def _rope_table(llama: Llama, most: int) -> NDArray[np.complex64]:
 
 
 def _attend_causally(q: Floats, keys: Floats, values: Floats, length: int) -> Floats:
-    """Attention of a text's last `length` tokens, some at a time, to all that is not ahead of them."""
+    """Compute the causal attention of a text's last `length` tokens, in blocks."""
     repeats, before = q.shape[2] // length, values.shape[2] - length
     attended = np.empty_like(q)
     for start in range(0, length, BLOCK):
@@ -351,7 +355,7 @@ def _attend_causally(q: Floats, keys: Floats, values: Floats, length: int) -> Fl
 
 
 def _side_by_side(caches: Sequence[KVCache], end_at: int) -> tuple[Floats, Floats]:
-    """(layers, texts, …), as long as the longest; they begin together, or all end at `end_at` where it is not 0."""
+    """Stack caches as (layers, texts, …), padded to the longest: left-aligned, or ending at `end_at` if it is not 0."""
     layers, heads, wide, _ = caches[0].keys.shape
     longest = max(cache.length for cache in caches)
     keys = np.zeros((layers, len(caches), heads, wide, longest), np.float32)
@@ -364,7 +368,7 @@ def _side_by_side(caches: Sequence[KVCache], end_at: int) -> tuple[Floats, Float
 
 
 def _missing(border: Ints, longest: int, *, after: bool = False) -> Floats | None:
-    """-inf before the border of each row, or from it on; None where no row has anything there."""
+    """Return a mask that is -inf before each row's border, or with `after` from it on; None if it is 0 everywhere."""
     places = np.arange(longest)
     empty = places >= border[:, None] if after else places < border[:, None]
     if not empty.any():

@@ -1,8 +1,8 @@
-"""Llama written for learning, in torch: packs of samples behind their shared context.
+"""Llama for training, in torch, on packs of samples that share a context.
 
-The same preparation of weights as in `llama_numpy`, as differentiable operations. A linear layer sees all tokens of a
-chunk in one matrix. Context and samples part only in attention, where samples see the context and themselves; in the
-last layer the context gives keys and values and nothing else.
+Weights are prepared as in `llama_numpy`, with differentiable operations. A linear layer processes all tokens of a chunk
+as one matrix. Contexts and samples are separate only in attention, where samples attend to their context and to
+themselves. The last layer computes only keys and values of the context.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fairtrial.recipes.lm.weights import Llama
 
 @dataclass(frozen=True)
 class Ready:
-    """A chunk as tensors: its tokens, how far their heads are turned, and which places of a context are empty."""
+    """A chunk as tensors: its tokens, their rotary embeddings, and the mask of padding in contexts."""
 
     context: tuple[int, int]
     inputs: tuple[int, int, int]
@@ -34,13 +34,13 @@ class Ready:
 
     @property
     def parts(self) -> list[int]:
-        """How many tokens are of contexts, and how many of samples."""
+        """The number of tokens in contexts and in samples."""
         read = self.context[0] * self.context[1]
         return [read, len(self.tokens) - read]
 
 
 class LlamaForward:
-    """What a learner asks of a model; weights are given with every call."""
+    """The forward pass for training. The caller passes the weights with every call."""
 
     def __init__(self, llama: Llama) -> None:
         self.llama = llama
@@ -50,7 +50,7 @@ class LlamaForward:
         self._rope = self._make_rope(512)
 
     def arrange(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Weights as the forward pass wants them."""
+        """Return the weights in the form that the forward pass uses."""
         head = weights["model.embed_tokens.weight"] if self.llama.tied else weights["lm_head.weight"]
         arranged = {"embedding": weights["model.embed_tokens.weight"], "head": head * weights["model.norm.weight"]}
         for number in range(self.llama.layers):
@@ -93,7 +93,7 @@ class LlamaForward:
         )
 
     def _make_rope(self, most: int) -> Tensor:
-        """(positions, heads, pairs): queries and keys are turned; values, whose turn is 1, are not."""
+        """Return rotary factors (positions, heads, pairs) for queries and keys; those of values are 1."""
         llama = self.llama
         angles = torch.arange(most, dtype=torch.float32)[:, None, None] * self._slow
         values = torch.zeros(most, llama.key_heads, len(self._slow))
@@ -101,7 +101,7 @@ class LlamaForward:
         return torch.polar(torch.ones_like(both), both)
 
     def logits(self, weights: Mapping[str, Tensor], ready: Ready) -> Tensor:
-        """(decided tokens, vocabulary)"""
+        """Return the logits of the decided tokens: (decided tokens, vocabulary)."""
         x = functional.embedding(ready.tokens, weights["embedding"])
         for number in range(self.llama.layers - 1):
             qkv = self._project(weights[f"qkv.{number}"], x, ready.rope)
@@ -113,7 +113,7 @@ class LlamaForward:
         return functional.linear(normed(x, self.llama.epsilon), weights["head"])
 
     def _last(self, weights: Mapping[str, Tensor], x: Tensor, ready: Ready) -> Tensor:
-        """The samples after the last layer; nobody asks for the context there."""
+        """Compute the last layer, for the samples only: the context's output is not used."""
         number = self.llama.layers - 1
         weight, asking = weights[f"qkv.{number}"], self.llama.heads
         before, after = x.split_with_sizes(ready.parts)
@@ -124,26 +124,26 @@ class LlamaForward:
         return self._finish(weights, number, after, self._write(k, v, late, ready))
 
     def _project(self, weight: Tensor, x: Tensor, rope: Tensor) -> Tensor:
-        """(tokens, heads, width), queries and keys turned."""
+        """Return the projections (tokens, heads, width), with rotary embeddings on queries and keys."""
         heads = len(weight) // self.llama.head_width
         projected = functional.linear(normed(x, self.llama.epsilon), weight)
         return rotated(projected.view(len(x), heads, self.llama.head_width), rope)
 
     def _heads_of_context(self, early: Tensor, ready: Ready) -> list[Tensor]:
-        """Queries, keys and values: (packs, heads, tokens, width)."""
+        """Return the contexts' queries, keys and values: (packs, heads, tokens, width)."""
         llama = self.llama
         parted = early.view(*ready.context, *early.shape[1:]).transpose(1, 2)
         return list(parted.split_with_sizes([llama.heads, llama.key_heads, llama.key_heads], dim=1))
 
     def _read(self, q: Tensor, k: Tensor, v: Tensor, ready: Ready) -> Tensor:
-        """Attention within the contexts."""
+        """Compute causal attention within the contexts."""
         if not ready.parts[0]:
             return q.new_zeros(0, self.llama.heads * self.llama.head_width)
         attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0, enable_gqa=True)
         return attended.transpose(1, 2).reshape(ready.parts[0], -1)
 
     def _write(self, early_k: Tensor, early_v: Tensor, late: Tensor, ready: Ready) -> Tensor:
-        """Attention of the samples: to their context and to themselves."""
+        """Compute the attention of the samples to their context and to themselves."""
         llama = self.llama
         packs, samples, length = ready.inputs
         q, k, v = late.view(packs, samples, length, -1, llama.head_width).split_with_sizes(

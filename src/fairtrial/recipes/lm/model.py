@@ -1,7 +1,7 @@
-"""How a policy comes to be: a tiny Llama or a model from a directory, with adapters or with all weights learning.
+"""Create and save policies: a tiny Llama or a model from a directory, with adapters or with all weights trained.
 
-`transformers` and `peft` are used here and left behind: what comes out is a `Blueprint` of plain values, which other
-processes run without them.
+Only this module needs `transformers` and `peft` for that. It returns a `Blueprint` of plain values, with which other
+processes run a Llama without those packages.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 WIDTH, INNER, LAYERS, HEADS, LONGEST = 64, 128, 2, 4, 2048
 WRAPPER = "base_model.model."
-"""What `peft` puts before the name of every layer."""
+"""The prefix that `peft` adds to the name of every layer."""
 
 
 def tiny_model(vocabulary: int, seed: int, *, method: str = "full", rank: int = 8, lora_seed: int = 0) -> Blueprint:
-    """A Llama of about 120,000 parameters with random weights that follow from the seed alone."""
+    """Create a Llama of about 120,000 parameters with random weights that depend only on the seed."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -41,7 +41,7 @@ def tiny_model(vocabulary: int, seed: int, *, method: str = "full", rank: int = 
 
 
 def model_from(folder: Path, *, method: str = "full", rank: int = 8, lora_seed: int = 0) -> Blueprint:
-    """The causal language model in a Hugging Face directory."""
+    """Load the causal language model in a Hugging Face directory."""
     from transformers import AutoModelForCausalLM
 
     module = load_directory(folder, AutoModelForCausalLM, seed=0)
@@ -51,7 +51,7 @@ def model_from(folder: Path, *, method: str = "full", rank: int = 8, lora_seed: 
 def blueprint_of(
     module: nn.Module, *, method: str = "full", rank: int = 8, lora_seed: int = 0, name: str | None = None
 ) -> Blueprint:
-    """A model of `transformers` as plain values; for lora `lora_seed` decides where the adapters begin."""
+    """Convert a model of `transformers` to plain values. With LoRA, `lora_seed` initializes the adapters."""
     config: Any = module.config
     weights = {key: _plain(value) for key, value in module.named_parameters()}
     kept = {key: _plain(value) for key, value in module.named_buffers() if key in module.state_dict()}
@@ -74,7 +74,7 @@ def _plain(value: Any) -> np.ndarray:
 
 
 def _plain_llama(config: Any, weights: Values) -> Llama | None:
-    """Its measures, or None where anything about it is not what the hand-written forward pass does."""
+    """Return the dimensions of a Llama, or None if the model differs from what the built-in forward pass computes."""
     if config.model_type != "llama" or config.hidden_act != "silu" or config.attention_bias or config.mlp_bias:
         return None
     rope = config.rope_parameters
@@ -93,7 +93,7 @@ def _plain_llama(config: Any, weights: Values) -> Llama | None:
 def _low_rank(
     module: nn.Module, rank: int, seed: int, name: str | None
 ) -> tuple[tuple[Adapter, ...], Values, dict[str, Any]]:
-    """Adapters beside every linear layer of the blocks, made by `peft`."""
+    """Create LoRA adapters for every linear layer of the blocks with `peft`."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers.pytorch_utils import Conv1D
@@ -126,24 +126,24 @@ def _adapter(path: str, transposed: bool) -> Adapter:
 
 
 def _as_json(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Sets become sorted lists, and enumerations their words."""
+    """Convert a config to plain JSON values: sets become sorted lists, and enumerations their values."""
     document: dict[str, Any] = json.loads(json.dumps(config, default=lambda each: sorted(each)))
     return document
 
 
 def save_adapter(blueprint: Blueprint, values: Values, folder: Path) -> None:
-    """In the format of `peft`: its `PeftModel.from_pretrained` reads it."""
+    """Save adapters in the format of `peft`, which `PeftModel.from_pretrained` reads."""
     from safetensors.numpy import save_file
 
     if blueprint.adapter_config is None:
-        raise ValueError("a policy whose weights all learn has no adapter; save_model saves it")
+        raise ValueError("a fully trained policy has no adapter; use save_model")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "adapter_config.json").write_text(json.dumps(blueprint.adapter_config, indent=2, sort_keys=True))
     save_file(_laid_out(values), folder / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
 def save_values(values: Values, folder: Path) -> None:
-    """All weights of a version, where there is no adapter: for another process, which `load_adapter` reads them in."""
+    """Save all weights of a version without adapters, for other processes that read them with `load_adapter`."""
     from safetensors.numpy import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,14 +151,14 @@ def save_values(values: Values, folder: Path) -> None:
 
 
 def load_adapter(folder: Path) -> dict[str, np.ndarray]:
-    """The values in a folder that `save_adapter` or `peft` wrote."""
+    """Load the values that `save_adapter`, `save_values` or `peft` wrote to a folder."""
     from safetensors.numpy import load_file
 
     return load_file(folder / "adapter_model.safetensors")
 
 
 def save_model(blueprint: Blueprint, values: Values, folder: Path) -> None:
-    """The policy with its adapters merged, as a Hugging Face directory."""
+    """Save the policy, with its adapters merged, as a Hugging Face directory."""
     from safetensors.numpy import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -171,7 +171,7 @@ def _laid_out(values: Values) -> dict[str, np.ndarray]:
 
 
 def make_transformer(config: Mapping[str, Any]) -> nn.Module:
-    """An empty model of `transformers` by its config, to be run with weights that are given to it."""
+    """Create a model of `transformers` from its config, to be called with the caller's weights."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -1,7 +1,7 @@
-"""Samples as arrays: the samples of one prompt lie behind it, and each sees the prompt and itself.
+"""Pack samples into arrays. The samples of a prompt follow it, and each attends to the prompt and to itself.
 
-The last token of a prompt belongs to the samples: it is the first thing that each of them reads, and every input then
-answers for one token. What comes before is the context, read once.
+The last token of a prompt is the first input of each of its samples, so that every input predicts one token of the
+completion. The tokens before it are the context, which is processed once.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Pack = tuple[Sample, ...]
 
 @dataclass(frozen=True)
 class Chunk:
-    """Packs that are learned from in one pass.
+    """Packs that are processed in one forward pass.
 
-    `context` (packs, tokens) and `inputs` (packs, samples, tokens) are filled up with 0. `decided` counts through
-    `inputs` and says which of them answer for a token that had an alternative. `ids` (decided, most) are the tokens
-    that were open there, filled up as `closed` says, and `targets` the place of the chosen one among them; without
-    `ids` all tokens were open, and `targets` are tokens.
+    `context` (packs, tokens) and `inputs` (packs, samples, tokens) are padded with 0. `decided` has the flat indices of
+    the inputs that predict a token with an alternative. `ids` (decided, most) are the tokens that were allowed there,
+    padded where `closed` is true, and `targets` has the index of the chosen token among them. If `ids` is None, all
+    tokens were allowed, and `targets` are token ids.
     """
 
     context: Ints
@@ -41,14 +41,14 @@ class Chunk:
         return self.context.size + self.inputs.size
 
     def positions(self) -> Ints:
-        """(packs, context + samples × tokens)"""
+        """Return the position of each token: (packs, context + samples × tokens)."""
         _, samples, length = self.inputs.shape
         before = np.broadcast_to(np.arange(self.context.shape[1]), self.context.shape)
         after = np.tile(np.arange(length), samples) + self.context_lengths[:, None]
         return np.concatenate([before, after], axis=1)
 
     def seen(self) -> np.ndarray:
-        """(packs, asking, asked): who sees whom in a pack."""
+        """Return the attention mask of each pack: (packs, queries, keys)."""
         packs, samples, length = self.inputs.shape
         context = self.context.shape[1]
         number = np.concatenate([np.full(context, -1), np.repeat(np.arange(samples), length)])
@@ -63,7 +63,7 @@ class Chunk:
 
 
 def make_packs(samples: Sequence[Sample]) -> list[Pack]:
-    """Samples of equal prompts that follow each other are one pack."""
+    """Group consecutive samples with equal prompts into packs."""
     return [tuple(pack) for _, pack in itertools.groupby(samples, key=lambda sample: sample.prompt)]
 
 
@@ -82,7 +82,7 @@ def make_chunk(packs: Sequence[Pack], vocabulary: int) -> Chunk:
 
 
 def decisions(sample: Sample) -> list[int]:
-    """The places of a completion where there was an alternative."""
+    """Return the indices of the completion's tokens that had an alternative."""
     allowed = sample.completion.allowed
     if allowed is None:
         return list(range(len(sample.completion.tokens)))
@@ -90,7 +90,7 @@ def decisions(sample: Sample) -> list[int]:
 
 
 def _needed(sample: Sample) -> int:
-    """How many inputs: nothing after the last decision is read."""
+    """Return the number of inputs: those after the last decision are not needed."""
     places = decisions(sample)
     return places[-1] + 1 if places else 0
 
@@ -126,6 +126,6 @@ def _table(opened: Sequence[Sequence[int]], chosen: Sequence[int]) -> tuple[Ints
 
 
 def at_decisions(samples: Sequence[Sample], each: Sequence[Floats]) -> Floats:
-    """What belongs to the tokens of each sample, at the decided ones, one after the other."""
+    """Select each sample's per-token values at its decided tokens, and concatenate them."""
     picked = [np.asarray(values, np.float32)[decisions(sample)] for sample, values in zip(samples, each, strict=True)]
     return np.concatenate([np.zeros(0, np.float32), *picked])

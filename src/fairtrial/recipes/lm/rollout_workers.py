@@ -1,8 +1,8 @@
-"""Players in processes of their own. Each gets the frozen model once and reads adapters from the run's folder.
+"""Rollout workers in separate processes. Each receives the frozen model once and reads adapters from the run directory.
 
-A task is sent to whoever is idle, by a thread that also listens, so that nobody waits for the trainer to have time. The
-processes are started afresh, as programs: a copy of a process with threads can hang for good, and a person's script is
-not run again in them.
+A listener thread sends tasks to idle workers and receives their results, so that workers never wait for the trainer.
+Workers are started as new programs and not forked, because a fork of a process with threads can deadlock. Unlike with
+multiprocessing's `spawn`, they do not run the user's script again.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ MakePlayer = Callable[[], GamePlayer]
 WAIT_S = 5.0
 POLL_S = 1.0
 STANDARD_ERROR = 2
-"""What a game prints is for people: standard output belongs to the result."""
+"""A worker's stdout goes to stderr, because the command's own stdout is reserved for its result."""
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class Processes:
-    """A crew of `count` processes. `make_player` is called in each of them and must be picklable."""
+    """A pool of `count` worker processes. `make_player` is called in each of them and must be picklable."""
 
     def __init__(self, buffer: Buffer, make_player: MakePlayer, count: int) -> None:
         self._buffer = buffer
@@ -83,7 +83,7 @@ class Processes:
     def _hear(self, line: Connection) -> None:
         message = line.recv()
         if isinstance(message, str):
-            self._buffer.fail(FairtrialError(f"a process that plays has failed: {message}"))
+            self._buffer.fail(FairtrialError(f"a rollout worker failed: {message}"))
             return
         with self._turn:
             self._idle.append(line)
@@ -91,17 +91,17 @@ class Processes:
         self._buffer.deliver(message)
 
     def _how_they_ended(self) -> FairtrialError:
-        """A player that was killed says nothing about the run, which can go on from its last checkpoint."""
+        """Return Interrupted: a killed worker is not an error of the run, which can resume from its last checkpoint."""
         for process in self._members.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(POLL_S)
         codes = [process.returncode for process in self._members.values() if process.returncode is not None]
-        how = next((f"was ended by {signal.Signals(-code).name}" for code in codes if code < 0), "ended without a word")
-        return Interrupted(f"a process that plays {how}")
+        how = next((f"was killed by {signal.Signals(-code).name}" for code in codes if code < 0), "exited unexpectedly")
+        return Interrupted(f"a rollout worker {how}")
 
 
 def _see_off(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a process that was asked to end; one that does not is ended."""
+    """Wait for a process that was asked to terminate, and kill it after WAIT_S seconds."""
     try:
         process.wait(WAIT_S)
     except subprocess.TimeoutExpired:
@@ -117,21 +117,21 @@ def _start(make_player: MakePlayer) -> tuple[Connection, subprocess.Popen[bytes]
             pass_fds=[theirs.fileno()],
             env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
             stdout=STANDARD_ERROR,
-            process_group=0,  # Ctrl-C is for the trainer, which then ends its crew
+            process_group=0,  # Ctrl-C must reach only the trainer, which then stops its workers
         )
     ours.send(make_player)
     return ours, process
 
 
 def play(line: Connection) -> None:
-    """What a process of the crew does: tasks in, parts out, until the line is cut."""
+    """Run a worker: receive tasks and send parts until the connection is closed."""
     try:
         player = line.recv()()
         while True:
             line.send(noted(player, line.recv()))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
-    except Exception as error:  # noqa: BLE001 - whatever it is, the trainer must hear of it
+    except Exception as error:  # noqa: BLE001 - any error must be reported to the trainer
         message = (
             error.message if isinstance(error, FairtrialError) else "".join(traceback.format_exception_only(error))
         )
@@ -139,7 +139,7 @@ def play(line: Connection) -> None:
 
 
 def noted(player: GamePlayer, task: Task) -> RolloutPart:
-    """A part, with the borders of its phases."""
+    """Play a task and return its part, with the start and end times of its phases."""
     notes = PhaseRecorder()
     part = player.part(task.step, task.version, task.batch, LoopEvents([notes]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,7 +1,7 @@
-"""Playing: groups of samples that start from one position and go on for some decisions, all advanced together.
+"""Rollouts: groups of samples that start from the same position and play some decisions, all in parallel.
 
-Everything random is a function of (run, step, group, sample, decision). Which groups are sampled together is fixed by
-the options, so a rollout is bit for bit the same whoever plays it, and however many play.
+All randomness is a function of (run, step, group, sample, decision). The options determine which groups are sampled
+together, so that a rollout is bit-identical for any number of workers.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from fairtrial.recipes.lm.types import (
 )
 
 KNOWN_TEXTS = 4096
-"""Prompts and sets of orders whose tokens are kept: positions come back, within a group and from step to step."""
+"""Number of prompts whose tokens are cached, because positions recur within a group and from step to step."""
 
 
 ROUNDING = 1e-9
-"""Returns that differ by less are equal: what is left of them is the order in which rewards were added."""
+"""Relative tolerance below which returns count as equal: such differences come from the order of summation."""
 
 
 @dataclass(frozen=True)
 class PlayConfig:
-    """How rollouts are played: the part of the options that a worker needs."""
+    """The options that a worker needs to play rollouts."""
 
     groups: int
     samples: int
@@ -56,7 +56,7 @@ class PlayConfig:
     state_cache: bool
     prefixes: int
     scripted: bool = False
-    """Orders are drawn, whatever the model says: two measurements then see the same positions."""
+    """Whether to play random orders instead of the model's, so that two measurements have the same positions."""
 
     @property
     def batches(self) -> int:
@@ -67,7 +67,7 @@ class PlayConfig:
 
 
 class PhaseRecorder(Observer):
-    """Keeps the borders of phases with their times, to be sent to who adds them up."""
+    """Records the start and end times of phases, which a worker sends to the trainer."""
 
     borders = "phases"
 
@@ -77,7 +77,7 @@ class PhaseRecorder(Observer):
 
 @dataclass
 class Seat:
-    """One sample on its way."""
+    """The state of one sample during a rollout."""
 
     group: int
     sample: int
@@ -87,7 +87,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class JudgedPosition:
-    """One position: whether the order that the model wrote freely was legal, and what it earned from there."""
+    """The result at one position: whether the model's unconstrained order was legal, and the reward from there."""
 
     position: str
     legal: bool
@@ -98,7 +98,7 @@ Reference = Callable[[Sequence[tuple[Tokens, Completion]]], Sequence[Floats]]
 
 
 class GamePlayer:
-    """Plays a game with a language model, one order after another."""
+    """Plays games with a language model, one order at a time."""
 
     def __init__(
         self, game: Game, tokenizer: Tokenizer, engine: SamplingEngine, config: PlayConfig, streams: Streams,
@@ -109,7 +109,7 @@ class GamePlayer:
             game, streams, most_decisions=config.opening_decisions, age=config.state_age, kept=config.state_cache
         )
         self._tokenizer, self._reference = tokenizer, reference
-        # NumPy's threads would change the last digits: sampling has one, here and in processes of a crew.
+        # BLAS threads would change the last digits, so sampling uses one, here and in workers.
         self._libraries = ThreadpoolController()
         self._rules = game.rules(compact=config.compact)
         self._rule_tokens = tokenizer.encode(self._rules)
@@ -117,7 +117,7 @@ class GamePlayer:
         self._tries = Tries(tokenizer.encode, tokenizer.end)
 
     def part(self, step: int, version: int, batch: int, events: LoopEvents) -> RolloutPart:
-        """Play the groups of a batch from their openings for as many decisions as the horizon has."""
+        """Play the groups of a batch from their start positions for `horizon` decisions."""
         before, begun = self.counters(), events.clock()
         with events.phase("game"):
             seats = [
@@ -139,17 +139,21 @@ class GamePlayer:
         return RolloutPart(step, batch, version, trajectories, begun, events.clock(), counters=counted)
 
     def episodes(self, split: Split, count: int, part: int, decisions: int, version: int) -> list[float]:
-        """Returns of whole games from their beginning, with the likeliest orders. No two parts share any."""
+        """Play games from their start with the most likely orders, and return their returns.
+
+        Different parts have different games. Games are truncated after `decisions` decisions.
+        """
         seats = [
             Seat(0, each, self.game.open(self.streams.seed(split, "episodes", part, each))) for each in range(count)
         ]
         return self._returns(seats, decisions, version, lambda deciding, _: [0] * len(deciding), 0.0)
 
     def judge(self, count: int, version: int) -> list[JudgedPosition]:
-        """How well a version plays from so many positions that only the seed decides about.
+        """Evaluate a policy version on `count` positions that depend only on the seed.
 
-        It writes one order without the constraint that only legal ones can be written, and then plays on from there
-        with it, for as many decisions as the horizon has. Orders are sampled as in a rollout.
+        At each position the model first generates one order without the constraint to legal orders, which is only
+        checked. It then plays `horizon` decisions from the position with the constraint. Orders are sampled as in a
+        rollout.
         """
 
         def seeds(seats: Sequence[Seat], *turn: int | str) -> list[int]:
@@ -168,7 +172,7 @@ class GamePlayer:
         return [JudgedPosition(*each) for each in zip(shown, legal, returns, strict=True)]
 
     def _order(self, completion: Completion) -> str:
-        """What was written up to its end, whether or not it has one."""
+        """Return the text of a completion up to the end token, or all of it if there is none."""
         tokens = completion.tokens
         end = tokens.index(self._tokenizer.end) if self._tokenizer.end in tokens else len(tokens)
         return self._tokenizer.decode(tokens[:end])
@@ -181,7 +185,7 @@ class GamePlayer:
         seeds: Callable[[Sequence[Seat], int], list[int]],
         temperature: float,
     ) -> list[float]:
-        """Play so many decisions; temperature 0 takes the likeliest orders, and needs no seeds."""
+        """Play up to `decisions` decisions and return the returns. Temperature 0 plays the most likely orders."""
         for turn in range(decisions):
             deciding = [seat for seat in seats if not seat.position.over]
             if not deciding:
@@ -196,7 +200,7 @@ class GamePlayer:
         self, seats: Sequence[Seat], seeds: Sequence[int], version: int, temperature: float, events: LoopEvents, *,
         scripted: bool = False,
     ) -> None:  # fmt: skip
-        """One order for each seat, all written together."""
+        """Sample one order for each seat, in one batch, and play it."""
         with events.phase("tokenize"):
             requests = [self.request(seat.position, seed) for seat, seed in zip(seats, seeds, strict=True)]
         with events.phase("generate"), self._libraries.limit(limits=1, user_api="blas"):
@@ -206,13 +210,13 @@ class GamePlayer:
                 self._play(seat, request, completion, scripted=scripted)
 
     def request(self, position: Position, seed: int) -> SamplingRequest:
-        """Ask for an order."""
+        """Return the sampling request for an order at this position."""
         trie = self._tries.of(position.legal())
         prompt = self._read(position.prompt(compact=self.config.compact))
         return SamplingRequest(prompt, seed, trie, trie.depth, prefix=len(self._rule_tokens))
 
     def _tokens(self, prompt: str) -> Tokens:
-        """The rules, which all prompts begin with, and the rest."""
+        """Return the tokens of a prompt: those of the rules, which are tokenized once, and those of the rest."""
         return self._rule_tokens + self._tokenizer.encode(prompt.removeprefix(self._rules))
 
     def _play(self, seat: Seat, request: SamplingRequest, completion: Completion, *, scripted: bool) -> None:
@@ -224,7 +228,7 @@ class GamePlayer:
         seat.decisions.append(OrderDecision(request.prompt, completion, None, before.phase, reward, position))
 
     def _judged(self, seats: Sequence[Seat]) -> list[Trajectory]:
-        """Trajectories, with what the frozen model thinks of every order where somebody can tell."""
+        """Return the trajectories, with reference log-probabilities if there is a frozen model."""
         decisions = [decision for seat in seats for decision in seat.decisions]
         if self._reference is None:
             values: Sequence[Floats | None] = [None] * len(decisions)
@@ -235,9 +239,9 @@ class GamePlayer:
 
 
 def samples_of(rollout: Rollout) -> list[Sample]:
-    """What is learned: every decision, with how much better its sample did than the others of its group.
+    """Return a training sample for every decision, with the group-relative advantage of its trajectory.
 
-    Samples of equal prompts follow each other, so that each prompt is read once.
+    Samples with equal prompts are adjacent, so that each prompt is processed once.
     """
     advantages = _advantages(rollout.trajectories)
     placed = [
@@ -252,7 +256,7 @@ def samples_of(rollout: Rollout) -> list[Sample]:
 
 
 def _advantages(trajectories: Sequence[Trajectory]) -> list[float]:
-    """Returns in units of their group's deviation from its mean; 0 where all of a group did equally well."""
+    """Return the standardized returns within each group; 0 if all returns of a group are equal."""
     totals = np.array([each.total for each in trajectories])
     groups = np.array([each.group for each in trajectories])
     values = np.zeros(len(totals))

@@ -1,4 +1,4 @@
-"""One run of GRPO: play groups of samples, compare them with each other, learn, publish the next policy version."""
+"""The training loop of GRPO: play a rollout, update the policy on it, and publish the next policy version."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 
 DEVICE_STATS_EVERY_S = 5.0
-"""Events about devices: one after the first step of every attempt, and then not more often than this."""
+"""Minimum interval between `device_stats` events, the first of which follows the first step of an attempt."""
 
 
 class GrpoRun:
-    """A `Trainable`. A step is one rollout and the updates on it; the policy's version counts the steps behind it.
+    """One run as a `Trainable`. A step is one rollout and the updates on it; the policy version counts the steps.
 
-    Without a buffer the run plays in its own process, between its updates. With one, others play, each rollout by the
-    version that its appointment says; this process then only learns, evaluates, and publishes what it has learned.
+    Without a buffer, the run plays in its own process, between updates. With a buffer, workers play each rollout with
+    the policy version that the schedule assigns to it. This process then only trains, evaluates and publishes versions.
     """
 
-    can_be_rehearsed = False  # a step may call other processes together, and playing is not arithmetic of tensors
+    can_be_rehearsed = False  # a step may start worker processes, and games are not tensor operations
 
     def __init__(self, options: PlayOptions, context: RunContext, *, scripted: bool = False) -> None:
         self.options, self.context, self.streams = options, context, context.streams
@@ -57,8 +57,8 @@ class GrpoRun:
         self._tokenizer = self.vocabulary.load()
         self.blueprint = make_blueprint(options, self.streams, self._tokenizer.size)
         if self._tokenizer.size > self.blueprint.vocabulary:
-            sizes = f"{self._tokenizer.size} tokens, and its model {self.blueprint.vocabulary}"
-            raise UserError(f"the tokenizer in {options.model} has {sizes}", hint="They do not belong together.")
+            sizes = f"{self._tokenizer.size} tokens, but its model only {self.blueprint.vocabulary}"
+            raise UserError(f"the tokenizer in {options.model} has {sizes}", hint="Use the tokenizer of this model.")
         self.learner = Learner(self.blueprint, grpo_config(options))
         self.play_config = play_config(options, scripted=scripted)
         self.lag = lag_of(options.buffer_depth, options.policy_lag)
@@ -70,7 +70,7 @@ class GrpoRun:
 
     @cached_property
     def player(self) -> GamePlayer:
-        """Who plays in this process: everything without a buffer, and evaluations always."""
+        """The player in this process: it plays evaluations and, without a buffer, rollouts."""
         learner = self.learner if self.learner.config.beta else None
         return make_player(
             self.options.game,
@@ -85,7 +85,7 @@ class GrpoRun:
     @cached_property
     def buffer(self) -> Buffer:
         options = self.options
-        self.streams.used.add("env")  # others draw from it in this run's name
+        self.streams.used.add("env")  # the workers draw from it on behalf of this run
         remote = RemotePlayer(
             options.game, self.vocabulary, self.blueprint, self.context.run, self.play_config, self.streams,
             self.learner.config,
@@ -114,7 +114,7 @@ class GrpoRun:
         return learned | {"policy_lag": taken.lag}
 
     def take(self, step: int, events: LoopEvents) -> Taken:
-        """The rollout of a step: played now, or waited for."""
+        """Return the rollout of a step: play it now or, with a buffer, wait for it."""
         if not self.options.buffer_depth:
             rollout = self.play(step, events)
             return Taken(rollout, self.version - rollout.version, 0.0, 0)
@@ -122,13 +122,13 @@ class GrpoRun:
             return self.buffer.take(self.version + 1)
 
     def play(self, step: int, events: LoopEvents, *, version: int | None = None) -> Rollout:
-        """Play in this process; by another version than the newest only where nothing is learned from it."""
+        """Play a rollout in this process. Pass an older `version` only for rollouts that are not trained on."""
         version = self.version if version is None else version
         parts = [self.player.part(step, version, batch, events) for batch in range(self.play_config.batches)]
         return Rollout(step, version, parts)
 
     def learn(self, rollout: Rollout, events: LoopEvents) -> dict[str, float]:
-        """Improve the policy by what the samples of each group show, and publish it."""
+        """Update the policy on a rollout and publish the new version."""
         samples = samples_of(rollout)
         for _ in range(self.options.epochs):
             step = self.learner.step(samples, events)
@@ -143,18 +143,18 @@ class GrpoRun:
         }
 
     def evaluate(self, split: Split) -> Mapping[str, float]:
-        """Whole games of the run's `eval` or `report` stream, the same at every step, with the likeliest orders."""
+        """Play games of the run's `eval` or `report` stream, equal at every step, with the most likely orders."""
         episodes = self.options.eval_episodes if split == "eval" else self.options.report_episodes
         self.episode_returns = self.evaluate_episodes(split, episodes, 0)
         metrics = {"return_mean": fmean(self.episode_returns)}
         return {**metrics, "return_sd": float(np.std(self.episode_returns, ddof=1))} if episodes > 1 else metrics
 
     def evaluate_episodes(self, split: Split, episodes: int, part: int) -> list[float]:
-        """Returns of further games. Part 0 is what `evaluate` plays; any other number has games of its own."""
+        """Return the returns of further games. Part 0 is what `evaluate` plays; other parts have other games."""
         return self.player.episodes(split, episodes, part, self.options.episode_decisions, self.version)
 
     def state(self) -> dict[str, Any]:
-        """A snapshot. The versions that play rollouts under way are in it; what they play follows from that."""
+        """Return a copy of the state. It includes the versions of pending rollouts, which a resumed run replays."""
         versions = {
             str(version): {name: torch.from_numpy(value.copy()) for name, value in values.items()}
             for version, values in self._versions.items()
@@ -166,7 +166,7 @@ class GrpoRun:
         self.close()
         self.learner.load_state(state["learner"])
         self.version, self.generated = state["counts"]["version"], state["counts"]["generated"]
-        self.__dict__.pop("player", None)  # what it kept of versions may be another past
+        self.__dict__.pop("player", None)  # its caches may contain versions from before the reload
         self._versions.clear()
         for version, values in state["versions"].items():
             self._versions[int(version)] = {name: value.numpy().copy() for name, value in values.items()}
@@ -174,7 +174,7 @@ class GrpoRun:
             self.buffer.begin(self.version)
 
     def close(self) -> None:
-        """End what was started beside this process."""
+        """Stop the rollout workers."""
         if "buffer" in self.__dict__:
             self.buffer.close()
 
@@ -186,7 +186,7 @@ class GrpoRun:
         return self.options.groups * self.options.samples
 
     def _publish(self, version: int) -> None:
-        """From now on this is what plays, where its appointment says so. Versions that nobody will ask for go."""
+        """Make the current weights available as this version, and delete versions that no rollout needs any more."""
         self.version = version
         self._versions[version] = self.learner.values()
         self._save(version)
@@ -201,7 +201,7 @@ class GrpoRun:
             self._save(version)
 
     def _save(self, version: int) -> None:
-        """Adapters are small and always kept with the run; all weights only where another process has to read them."""
+        """Save a version: adapters always, as they are small; full weights only if workers have to read them."""
         folder = self.context.run.adapter(version)
         try:
             if self.blueprint.adapters:
@@ -210,11 +210,11 @@ class GrpoRun:
                 save_values(self._versions[version], folder)
         except (OSError, SafetensorError) as error:
             raise StoreError(
-                f"cannot write {folder}: {error}", hint="Free some space; the run goes on from there."
+                f"cannot write {folder}: {error}", hint="Free some disk space and launch again to resume the run."
             ) from None
 
     def _tell(self, taken: Taken, before: LearningCounters, marks: Sequence[float]) -> None:
-        """What happened in this step, for those who watch from outside."""
+        """Report the events of this step to the run's observers."""
         tell, rollout, counters = self.context.tell, taken.rollout, self.learner.counters
         for each in rollout.decisions:
             timing, written = each.completion.timing, each.completion

@@ -1,7 +1,7 @@
-"""Where groups start: positions in the middle of games, replaced as the policy grows older.
+"""Start positions of groups: positions in the middle of games, replaced every few policy versions.
 
-The position of a group is a function of its number and of the policy's generation (its version over the age limit), so
-that keeping positions saves the playing of the moves before them and changes nothing else.
+The start position is a function of the group's number and of the policy's generation (its version divided by the age
+limit, rounded down). Caching positions therefore only saves time and does not change results.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fairtrial.recipes.lm.games import Game, Position
 
 
 class StartPositions:
-    """Opens games and plays some random legal orders, at most `most_decisions`; `kept` remembers what came of it."""
+    """Opens games and plays at most `most_decisions` random legal orders. With `kept`, positions are cached."""
 
     def __init__(self, game: Game, streams: Streams, *, most_decisions: int, age: int, kept: bool) -> None:
         self.game, self.streams, self.most, self.age, self.kept = game, streams, most_decisions, age, kept
@@ -35,14 +35,14 @@ class StartPositions:
         return {"state_hits": self.hits, "state_misses": self.misses, "state_expired": self.expired}
 
     def _forget(self, version: int) -> None:
-        """Positions of earlier generations are too old for this version and all that follow."""
+        """Delete positions of earlier generations, which this and later versions do not use."""
         old = [key for key in self._states if key[0] < version // self.age]
         self.expired += len(old)
         for key in old:
             del self._states[key]
 
     def opened(self, *place: str | int) -> Position:
-        """A game after some random orders; both follow from the place alone."""
+        """Return a game after some random orders. `place` names the random stream and determines the result."""
         chance = self.streams.numpy("env", *place)
         position = self.game.open(int(chance.integers(2**31)))
         for _ in range(int(chance.integers(self.most + 1))):

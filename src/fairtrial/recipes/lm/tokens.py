@@ -1,7 +1,7 @@
-"""Text as numbers: a byte-level vocabulary learnt from the small game, or the one that a model brings along.
+"""Tokenizers: a small byte-level BPE vocabulary trained on the game `orders`, or the tokenizer of a model directory.
 
-The small vocabulary is made once per store from games that are played by fixed seeds, so its bytes are the same
-everywhere. A word takes its leading space and its marks along: ` bre+` may be one token.
+The small vocabulary is trained once per store on games with fixed seeds, so that its file is identical everywhere.
+A word includes its leading space and its punctuation: ` bre+` may be one token.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 VERSION = 1
 VOCABULARY = 512
 SPECIAL = PAD, BEGIN, END = "<pad>", "<begin>", "<end>"
-"""They get the first ids of the vocabulary."""
+"""Special tokens, which have the first ids of the vocabulary."""
 FILE = "tokenizer.json"
 GAMES_READ = 300
-"""The texts of this many games are what the vocabulary is learnt from."""
+"""Number of games whose texts the vocabulary is trained on."""
 WORDS = r" ?[^\s]+|\s"
 MOST_KEPT = 65_536
 SHORT = 64
-"""Texts up to this length are orders, come again, and are kept."""
+"""Texts up to this length, in characters, are cached: they are orders, which recur."""
 
 
 class Tokenizer:
-    """Text to tokens and back. Marks of the vocabulary that happen to stand in a text are read as plain text."""
+    """Converts text to tokens and back. Special tokens that occur in a text are encoded as plain text."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, path: Path) -> Tokenizer:
-        """The vocabulary that `make_vocabulary` wrote."""
+        """Load the vocabulary that `make_vocabulary` wrote."""
         import tokenizers
 
         made = tokenizers.Tokenizer.from_file(str(path))
@@ -66,11 +66,11 @@ class Tokenizer:
 
     @classmethod
     def from_directory(cls, path: Path) -> Tokenizer:
-        """The tokenizer of a Hugging Face model that lies in a directory. Code in there is never run."""
+        """Load the tokenizer of a Hugging Face model directory. Code in the directory is never run."""
         tokenizer = _load_pretrained(path)
         end = tokenizer.eos_token_id
         if end is None:
-            raise UserError(f"the tokenizer in {path} has no token that ends a text", hint="Set its eos_token.")
+            raise UserError(f"the tokenizer in {path} has no end-of-text token", hint="Set its eos_token.")
         return cls(
             lambda text: tuple(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)),
             lambda tokens: str(
@@ -84,12 +84,12 @@ class Tokenizer:
         return self._encode_again(text) if len(text) <= SHORT else self._encode(text)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text; tokens that stand for no text, such as the end, are left out."""
+        """Return the text, without special tokens such as the end token."""
         return self._decode(tokens)
 
 
 def tokenizer_file(cache: Cache) -> Path:
-    """The small vocabulary, made now if this store does not have it."""
+    """Return the file of the small vocabulary. It is generated now if the store does not have it."""
     key = {"name": "orders", "version": VERSION, "vocabulary": VOCABULARY, "games": GAMES_READ}
     entry = cache.entry("tokenizer", key, make_vocabulary, _has_recorded_vocabulary)
     return entry.folder / FILE
@@ -101,7 +101,7 @@ def _has_recorded_vocabulary(folder: Path, manifest: Mapping[str, Any]) -> bool:
 
 
 def make_vocabulary(folder: Path) -> dict[str, Any]:
-    """Learn the vocabulary and write it into a folder."""
+    """Train the vocabulary and write it to a folder."""
     data = _train().to_str(pretty=False).encode()
     (folder / FILE).write_bytes(data)
     return {"sha256": hashlib.sha256(data).hexdigest()}
@@ -130,7 +130,7 @@ def _train() -> tokenizers.Tokenizer:
 
 
 def texts(games: int = GAMES_READ) -> Iterator[str]:
-    """What is said in games of the small game that are played at random: prompts of both forms, and orders."""
+    """Yield texts of random games of `orders`: prompts of both forms, and orders."""
     from fairtrial.recipes.lm.games.orders import OrdersGame
 
     game = OrdersGame()
@@ -148,7 +148,7 @@ def _load_pretrained(path: Path) -> Any:
     from transformers import AutoTokenizer
 
     if not path.is_dir():
-        raise UserError(f"no model directory {path}")
+        raise UserError(f"the model directory {path} does not exist")
     try:
         return AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError) as error:

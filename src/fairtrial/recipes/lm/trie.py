@@ -1,6 +1,6 @@
-"""The legal orders as a tree of tokens: whoever walks from the root to a leaf has written a legal order.
+"""Legal orders as a trie of tokens: every path from the root to a leaf is a legal order.
 
-Every order ends with the `end` token, so one that is the beginning of another is an order of its own.
+Every order ends with the `end` token, so that an order can be a prefix of another one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MOST_TRIES = 4096
 
 
 class Trie:
-    """A place in the tree. `allowed` holds the tokens that may come next, ascending; at a leaf there are none."""
+    """A node of the trie. `allowed` has the possible next tokens in ascending order; a leaf has none."""
 
     __slots__ = ("_after", "allowed", "depth")
 
@@ -23,14 +23,14 @@ class Trie:
         self._after: dict[int, Trie] = {}
         self.allowed: Tokens = ()
         self.depth = 0
-        """Tokens of the longest way from here, the end included."""
+        """Length in tokens of the longest path from here, including the end token."""
 
     @classmethod
     def of(cls, sequences: Iterable[Tokens], end: int) -> Trie:
         root = cls()
         for sequence in sequences:
             if end in sequence:
-                raise ValueError(f"an order holds the token {end}, which ends orders")
+                raise ValueError(f"an order contains the token {end}, which ends orders")
             root._add(sequence, end)
         if not root._after:
             raise ValueError("there are no orders to choose from")
@@ -39,11 +39,11 @@ class Trie:
 
     @property
     def done(self) -> bool:
-        """The order is complete."""
+        """Whether the order is complete."""
         return not self._after
 
     def after(self, token: int) -> Trie:
-        """Where a token leads. One that is not allowed raises KeyError."""
+        """Return the node after a token. A token that is not allowed raises KeyError."""
         return self._after[token]
 
     def _add(self, sequence: Tokens, end: int) -> None:
@@ -63,7 +63,7 @@ class Trie:
 
 
 class Tries:
-    """Tries by the orders that they hold. Positions often offer what another one offered before."""
+    """A cache of tries by their orders, because many positions have the same legal orders."""
 
     def __init__(self, encode: Callable[[str], Tokens], end: int, most: int = MOST_TRIES) -> None:
         self.hits = 0

@@ -1,12 +1,12 @@
-"""What passes between playing and learning: requests, completions, and samples that carry an advantage.
+"""Data that rollouts and training exchange: requests, completions, and samples with an advantage.
 
-Three log-probabilities belong to a token, and each has its own name:
+A token has three log-probabilities, each with its own name:
 
-    behaviour    by the distribution that it was drawn from, with temperature and mask
-    policy       by the policy that played, at temperature 1, among the tokens that were allowed
-    reference    by the frozen model, at temperature 1, among the tokens that were allowed
+    behaviour    under the distribution that it was sampled from, with temperature and mask
+    policy       under the policy that played, at temperature 1, among the allowed tokens
+    reference    under the frozen model, at temperature 1, among the allowed tokens
 
-Where only one token was allowed all three are 0: nothing was decided there, and nothing is learned.
+If only one token was allowed, all three are 0, and nothing is learned from the token.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class SamplingRequest:
-    """A text to continue. `seed` alone decides what is drawn; `allowed` None leaves every token open.
+    """A text to continue. `seed` determines the random draws; `allowed` None allows every token.
 
-    The first `prefix` tokens of the prompt are those of many prompts, such as the rules of a game: they are read once
-    per policy version.
+    The first `prefix` tokens of the prompt are shared by many prompts, such as the rules of a game. They are cached per
+    policy version.
     """
 
     prompt: Tokens
@@ -44,7 +44,7 @@ class SamplingRequest:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a request waited, and how long the batch that it was part of took to read and to write."""
+    """The queue time of a request, and the prefill and decoding times of its batch, in seconds."""
 
     queue_s: float
     prefill_s: float
@@ -53,7 +53,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Completion:
-    """What was written. `allowed`: the ids that were open at each token, or None where all were."""
+    """A generated continuation. `allowed` has the ids that were allowed at each token, or is None if all were."""
 
     tokens: Tokens
     behaviour: Floats
@@ -65,7 +65,7 @@ class Completion:
 
 @dataclass(frozen=True)
 class Sample:
-    """A completion to learn from. Samples of equal prompts that follow each other are read together."""
+    """A completion to train on. Adjacent samples with equal prompts are processed together."""
 
     prompt: Tokens
     completion: Completion
@@ -75,7 +75,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class OrderDecision:
-    """One order: what was shown, what was written, what it was worth, and how the frozen model liked it."""
+    """One order: its prompt, completion, reference log-probabilities and reward."""
 
     prompt: Tokens
     completion: Completion
@@ -83,7 +83,7 @@ class OrderDecision:
     phase: str
     reward: float
     position: str = ""
-    """What was decided about, whatever it was shown as; empty where nobody will ask."""
+    """The position as a compact prompt, whatever form the model saw; recorded for scripted rollouts only."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class RolloutPart:
-    """The share of a rollout that was sampled together. Times are of the machine's monotonic clock."""
+    """The part of a rollout that was sampled in one batch. Times are those of the machine's monotonic clock."""
 
     step: int
     batch: int
@@ -115,7 +115,7 @@ class RolloutPart:
 
 @dataclass(frozen=True)
 class Rollout:
-    """All groups of a step, in order."""
+    """The rollout of a step: all of its groups, in order."""
 
     step: int
     version: int
@@ -135,7 +135,7 @@ class Rollout:
 
     @property
     def seconds(self) -> float:
-        """From the first that began to play to the last that ended."""
+        """Seconds from the start of the first part to the end of the last one."""
         return max(part.ended for part in self.parts) - min(part.begun for part in self.parts)
 
     @property
@@ -144,7 +144,7 @@ class Rollout:
 
     @property
     def positions_hash(self) -> str:
-        """Equal where the same was decided about: by position where that is known, else by what was shown."""
+        """A hash of all positions (or, if they were not recorded, prompts) at which an order was chosen."""
         digest = hashlib.sha256()
         for decision in self.decisions:
             digest.update(f"{decision.position or decision.prompt}\n".encode())
@@ -152,4 +152,4 @@ class Rollout:
 
 
 Values = Mapping[str, "np.ndarray"]
-"""The numbers of an adapter by the name of the parameter; full training has all weights here."""
+"""Trained parameters by name: those of the adapters or, in full training, all weights."""

@@ -1,9 +1,9 @@
-"""Who plays when: rollouts by appointment, at most so many policy versions old.
+"""A fixed schedule of which policy version plays which rollout, and the buffer between workers and trainer.
 
-Step t improves policy version t − 1 to version t. Its rollout is played by version t − 1 − lag, exactly, where the lag
-is the smaller of the buffer's depth and the budget; the first rollouts are played by version 0. The bound holds because
-nothing else can happen, and a run is the same whoever is slow. A rollout is asked for as soon as its version exists, so
-at most `lag` of them wait while the trainer works.
+Step t updates policy version t − 1 to version t. Its rollout is always played by version t − 1 − lag, where the lag is
+the smaller of the buffer's depth and `policy_lag`; version 0 plays the first rollouts. The schedule itself limits the
+lag, and results do not depend on the speed of workers or trainer. A rollout is requested as soon as its version exists,
+so that at most `lag` of them wait while the trainer works.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fairtrial.recipes.lm.types import Rollout, RolloutPart
 
 @dataclass(frozen=True)
 class Task:
-    """A batch of groups of a step, to be played by a version."""
+    """One batch of a step's groups, and the policy version that plays it."""
 
     step: int
     version: int
@@ -28,7 +28,7 @@ class Task:
 
 
 class RolloutWorkers(Protocol):
-    """Those who play beside the trainer. `assign` returns at once; parts come back through `deliver`, in any order."""
+    """Workers that play in parallel with the trainer. `assign` does not block; parts arrive through `deliver`."""
 
     def assign(self, task: Task) -> None: ...
 
@@ -45,7 +45,7 @@ def version_for(step: int, lag: int) -> int:
 
 @dataclass(frozen=True)
 class Taken:
-    """A rollout as the trainer got it: how old it was, how long it had to wait for it, and how many more were ready."""
+    """A rollout that the trainer took: its lag, how long the trainer waited, and how many more were ready."""
 
     rollout: Rollout
     lag: int
@@ -54,19 +54,19 @@ class Taken:
 
 
 class DepthMeter:
-    """For how many seconds so many finished rollouts waited."""
+    """Measures for how many seconds the buffer had each depth (number of waiting rollouts)."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._depth = clock, 0
         self.restart()
 
     def restart(self) -> None:
-        """Forget what was; the depth stays what it is."""
+        """Reset the times. The current depth stays."""
         self._seconds: dict[int, float] = {}
         self._since = self._clock()
 
     def note(self, depth: int) -> None:
-        """From now on so many wait."""
+        """Record a new depth from now on."""
         now = self._clock()
         self._seconds[self._depth] = self._seconds.get(self._depth, 0.0) + now - self._since
         self._depth, self._since = depth, now
@@ -77,9 +77,9 @@ class DepthMeter:
 
 
 class Buffer:
-    """Between the crew and the trainer. The trainer publishes versions and takes rollouts in the order of steps.
+    """A buffer between workers and trainer. The trainer publishes versions and takes rollouts in the order of steps.
 
-    Its depth is the number of finished rollouts beyond the step that the trainer is at: `lag` at most.
+    Its depth is the number of finished rollouts beyond the trainer's current step: at most `lag`.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Buffer:
         self._meter = DepthMeter(clock)
 
     def begin(self, version: int) -> None:
-        """Training goes on after `version` updates. Who played before is dismissed: it may have been another past."""
+        """Resume after `version` updates. Stop the workers, whose rollouts may come from discarded versions."""
         self.close()
         with self._changed:
             self._parts, self._failure = {}, None
@@ -103,7 +103,7 @@ class Buffer:
             self._note_depth()
 
     def publish(self, version: int) -> None:
-        """A version can be played from now on."""
+        """Announce that a version can play, and request the rollouts that it is scheduled for."""
         with self._changed:
             self._version = version
             self._note_depth()
@@ -111,9 +111,9 @@ class Buffer:
             self._ask(version + 1 + self.lag)
 
     def take(self, step: int) -> Taken:
-        """The rollout of a step; waits until it is whole. The crew is called together when it is first needed."""
+        """Wait until the rollout of a step is complete, and return it. The first call starts the workers."""
         self._workers = self._workers or self._make_workers(self)
-        self._last = max(self._last, step)  # somebody takes it after all
+        self._last = max(self._last, step)  # a caller may take more steps than were planned
         self._ask(self._version + 1 + self.lag)
         begun = self._clock()
         with self._changed:
@@ -129,14 +129,14 @@ class Buffer:
         return Taken(rollout, step - 1 - oldest, self._clock() - begun, ready)
 
     def deliver(self, part: RolloutPart) -> None:
-        """Called by the crew, from a thread of its own."""
+        """Add a part. The workers' listener thread calls this."""
         with self._changed:
             self._parts.setdefault(part.step, {})[part.batch] = part
             self._note_depth()
             self._changed.notify_all()
 
     def fail(self, reason: FairtrialError) -> None:
-        """Nothing more will come; whoever waits for it hears why."""
+        """Record that the workers failed. A waiting or later `take` raises this reason."""
         with self._changed:
             self._failure = self._failure or reason
             self._changed.notify_all()
@@ -146,7 +146,7 @@ class Buffer:
             self._meter.restart()
 
     def depth_seconds(self) -> dict[int, float]:
-        """For how many seconds the buffer had each depth since its meter was restarted."""
+        """Return the seconds at each depth since the meter was restarted."""
         with self._changed:
             return self._meter.read()
 
@@ -162,7 +162,7 @@ class Buffer:
         return len(self._parts.get(step, ())) == self._batches
 
     def _ask(self, up_to: int) -> None:
-        """Ask for the steps that were not asked for yet; none beyond the last, nobody would take it."""
+        """Request the rollouts of all steps up to `up_to` that were not requested yet, but none after the last step."""
         assert self._workers is not None
         while self._asked < min(up_to, self._last):
             self._asked += 1
@@ -171,5 +171,5 @@ class Buffer:
 
 
 def played_within(parts: Sequence[RolloutPart], updates: Sequence[tuple[float, float]]) -> float:
-    """Seconds of playing, of all who played, that lie within updates: the true overlap of a rollout with learning."""
+    """Return the seconds of playing, summed over all parts, that fall within updates: the overlap with training."""
     return sum(max(0.0, min(part.ended, ended) - max(part.begun, begun)) for part in parts for begun, ended in updates)

@@ -1,4 +1,4 @@
-"""A language model as plain values: what a process needs to run it, without the libraries that made it."""
+"""A language model as plain values, which a process can run without the libraries that created it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairtrial.recipes.lm.types import Values
 
 @dataclass(frozen=True)
 class Llama:
-    """The measures of a plain Llama: no biases, no scaling of its rotary positions."""
+    """The dimensions of a plain Llama: no biases, and no scaling of its rotary embeddings."""
 
     vocabulary: int
     width: int
@@ -29,7 +29,7 @@ class Llama:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A pair of thin matrices beside a weight, by their names. `transposed`: the weight is kept as (in, out)."""
+    """The names of a LoRA adapter's matrices and of its weight. `transposed`: the weight is stored as (in, out)."""
 
     weight: str
     down: str
@@ -41,9 +41,9 @@ class Adapter:
 class Blueprint:
     """A model that can be sent to another process.
 
-    `base` never changes. `initial` is what learns, as it was at the beginning: the adapters, or all weights where there
-    are none. `llama` is None for models that only `transformers` can run, by `config`. `longest` is the number of
-    tokens that the model was made for.
+    `base` never changes. `initial` has the initial values of the trained parameters: the adapters, or all weights if
+    there are none. `llama` is None for models that only `transformers` can run, from `config`. `longest` is the context
+    length in tokens.
     """
 
     llama: Llama | None
@@ -57,13 +57,13 @@ class Blueprint:
     adapter_config: Mapping[str, Any] | None = None
 
     def effective(self, values: Values) -> dict[str, np.ndarray]:
-        """The weights that a policy acts by: adapters are added to what they stand beside."""
+        """Return the policy's weights, with the adapters merged into them."""
         if not self.adapters:
             return {**self.base, **values}
         return {**self.base, **{each.weight: self._merged(each, values) for each in self.adapters}}
 
     def reference(self) -> dict[str, np.ndarray]:
-        """The weights of the frozen model: without adapters, or before the first step."""
+        """Return the weights of the frozen model: the base without adapters, or the initial weights."""
         return {**self.base} if self.adapters else self.effective(self.initial)
 
     def _merged(self, adapter: Adapter, values: Values) -> np.ndarray:

@@ -1,8 +1,7 @@
-"""Small models for one-dimensional signals, each a file with `build(inputs, classes, width)`.
+"""Small models for one-dimensional signals, one module each, with a function `build(inputs, classes, width)`.
 
-Every module gives logits from `forward(x)`, and from `trace(x)` also the activations of its hidden layers:
-`[batch, channels]`, or `[batch, channels, positions]` where the model has positions. Those are the maps that
-attention transfer needs.
+`forward(x)` of a model returns logits. `trace(x)` returns logits and the activations of the hidden layers, of shape
+`[batch, channels]`, or `[batch, channels, positions]` if the model has positions. Attention transfer needs the latter.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ MODELS: tuple[str, ...] = ("linear", "mlp", "cnn", "gru", "transformer")
 WITH_MAPS = ("cnn", "gru", "transformer")
 WITH_LAYERS = ("mlp", "cnn", "gru", "transformer")
 STACKED = ("linear", "mlp")
-"""Models that are trained in stacks, also when a run is alone. The others would gain nothing from it."""
+"""Models that are always trained as stacks, even a single run. Stacking would not make the others faster."""
 
 
 def build_model(name: str, width: int, *, inputs: int, classes: int, streams: Streams) -> torch.nn.Module:
-    """A model whose weights depend on the run's `init` stream alone. Width 0 is the model's own default."""
+    """Build a model whose weights depend only on the run's `init` stream. Width 0 means the model's default."""
     module = _load(name)
     model: torch.nn.Module = module.build(inputs, classes, width or module.DEFAULT_WIDTH)
     initialize(model, streams)
@@ -37,13 +36,13 @@ def build_model(name: str, width: int, *, inputs: int, classes: int, streams: St
 
 
 def stack_model(name: str, layout: Layout, rows: Tensor, gradients: Tensor | None = None) -> StackedModel:
-    """Many models of one kind, over rows of parameters."""
+    """Return a stacked model of this kind whose parameters are in `rows`, one row per run."""
     model: StackedModel = _load(name).stack(layout, rows, gradients)
     return model
 
 
 class StackedModel(Protocol):
-    """A model for many runs at once. `backward` takes gradients of the logits and of some hidden layers."""
+    """A model that computes many runs at once. `backward` takes the gradients of the logits and of hidden layers."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]: ...
 
@@ -59,13 +58,16 @@ def _load(name: str) -> ModuleType:
 
 
 def load_models() -> None:
-    """Import every model, for a process that others are forked from."""
+    """Import every model, in a process from which jobs are forked."""
     for name in MODELS:
         _load(name)
 
 
 def initialize(model: torch.nn.Module, streams: Streams) -> None:
-    """Draw each layer from a stream of its own name, so that layers of one shape are shared by all variants."""
+    """Initialize each layer from a random stream with the layer's name.
+
+    Variants therefore start with equal weights in layers of equal name and shape.
+    """
     import torch
 
     with torch.random.fork_rng(devices=[]):

@@ -1,7 +1,7 @@
 """Three strided convolutions (kernels 5, 3, 3), as published with MNIST-1D.
 
-Signals this short are dominated by what a general convolution does around its arithmetic. With channels last, the
-inputs of one output are neighbours in memory, so that a convolution is one copy and one matrix product.
+For signals this short, the overhead of a general convolution exceeds its arithmetic. With channels last, the inputs of
+one output are contiguous in memory, so that a convolution is one copy and one matrix product.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Rectified(torch.autograd.Function):
 
 
 def _overlap(windows: Tensor, positions: int) -> Tensor:
-    """Add up what the windows say about each position: the counterpart of cutting them out."""
+    """Sum the windows' gradients at each position: the adjoint of extracting the windows."""
     batch, count, kernel, channels = windows.shape
     covered = STRIDE * count
     padded = windows.new_empty(batch, covered + kernel, channels)
@@ -83,7 +83,7 @@ def _overlap(windows: Tensor, positions: int) -> Tensor:
 
 
 def _positions(inputs: int) -> int:
-    """How many positions are left after the three strides."""
+    """Return the number of positions after the three strided convolutions."""
     for kernel in KERNELS:
         inputs = (inputs + 2 * PADDING - kernel) // STRIDE + 1
     return inputs

@@ -1,4 +1,4 @@
-"""A bidirectional GRU over the signal, with all its outputs read by a linear layer, as published with MNIST-1D."""
+"""A bidirectional GRU with a linear layer on all of its outputs, as published with MNIST-1D."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A linear classifier: the floor that every other model should beat."""
+"""A linear classifier: the baseline that every other model should beat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Linear(nn.Module):
 
 
 class StackedLinear:
-    """The same for many runs at once, with its gradients."""
+    """The linear classifier for many runs at once, with explicit gradients."""
 
     def __init__(self, layout: Layout, rows: Tensor, gradients: Tensor | None = None) -> None:
         self.output = Affine(layout, "output", rows, gradients)
@@ -33,7 +33,7 @@ class StackedLinear:
     def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         return self.output.forward(x), []
 
-    def backward(self, logits: Tensor, layers: Mapping[int, Tensor]) -> None:  # noqa: ARG002 — it has no hidden layers
+    def backward(self, logits: Tensor, layers: Mapping[int, Tensor]) -> None:  # noqa: ARG002 — a linear model has no hidden layers
         self.output.backward(logits)
 
     def flops(self, batch: int) -> int:

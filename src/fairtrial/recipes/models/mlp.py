@@ -30,7 +30,7 @@ class MLP(nn.Module):
 
 
 class StackedMLP:
-    """The same for many runs at once, with its gradients."""
+    """The MLP for many runs at once, with explicit gradients."""
 
     def __init__(self, layout: Layout, rows: Tensor, gradients: Tensor | None = None) -> None:
         self.first, self.second, self.output = (
@@ -48,7 +48,7 @@ class StackedMLP:
         return self.output.forward(hidden), [self._first, hidden]
 
     def backward(self, logits: Tensor, layers: Mapping[int, Tensor]) -> None:
-        """From the gradients of the logits, and of those hidden layers that a loss looks at."""
+        """Compute parameter gradients from the gradients of the logits and of the hidden layers in `layers`."""
         self.output.backward(logits)
         hidden = self.output.pull(logits, layers.get(1))
         added = self._masks[1](hidden, self._added)

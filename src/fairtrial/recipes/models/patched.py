@@ -1,4 +1,4 @@
-"""Somebody else's transformer, made to read signals: patches become its tokens, their mean is read off linearly."""
+"""A Hugging Face transformer adapted to signals: patches are its tokens; a linear layer reads their mean output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Patched(nn.Module):
         self.patch = patch
         self.ends = nn.ModuleDict({"embed": nn.Linear(patch, width), "output": nn.Linear(width, classes)})
         self.backbone = backbone
-        causal = hasattr(backbone.config, "use_cache")  # what was computed for earlier tokens is of no use in training
+        causal = hasattr(backbone.config, "use_cache")  # training has no use for a KV cache
         self._settings = {"use_cache": False} if causal else {}
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,13 +1,13 @@
-"""Many small models at once: their parameters in rows, their arithmetic in batched matrix products.
+"""Building blocks for many small models at once: parameters in rows, arithmetic in batched matrix products.
 
-A row holds all parameters of one run. Every parameter begins at a multiple of sixteen numbers, and so does the next
-row: the optimizer's kernel rounds the odd numbers at the end of a tensor differently from the rest, and a run's
-numbers must not depend on where its row happens to end. With that, a run is bit for bit the same in any company.
+A row contains all parameters of one run. Every parameter and every row starts at a multiple of 16 elements. The
+optimizer's vectorized kernel rounds the remaining elements at the end of a tensor differently from the others, and a
+run's results must not depend on where its row ends. With this alignment, a run is bit-identical in every stack.
 
-The same holds for activations: a matrix product may round differently when its matrices begin elsewhere
-within a cache line, so every run's part of a buffer begins on one.
+Activations need the same: a matrix product may round differently when its operands start at another offset within a
+cache line, so every run's part of a buffer starts on a cache line.
 
-Gradients are written out by hand. These models are so small that building a graph costs more than the arithmetic.
+The gradients are explicit. For models this small, building an autograd graph costs more than the arithmetic.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class ParameterSlice:
-    """Where in a row a parameter lies."""
+    """The position of a parameter within a row."""
 
     start: int
     shape: tuple[int, ...]
@@ -35,7 +35,7 @@ class ParameterSlice:
 
 
 class Layout:
-    """The places of named parameters in a row."""
+    """The positions of named parameters within a row."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         self.places: dict[str, ParameterSlice] = {}
@@ -46,7 +46,7 @@ class Layout:
         self.width = end
 
     def view(self, rows: Tensor, name: str) -> Tensor:
-        """The parameter in every row; what is written to it is written to the rows."""
+        """Return a view of one parameter in every row. It shares memory with the rows."""
         place = self.places[name]
         return rows[:, place.start : place.start + place.size].view(len(rows), *place.shape)
 
@@ -57,12 +57,12 @@ class Layout:
         return row
 
     def unpack(self, row: Tensor) -> dict[str, Tensor]:
-        """Copies: further training does not reach into them."""
+        """Return copies of all parameters, which further training does not change."""
         return {name: self.view(row[None], name)[0].clone() for name in self.places}
 
 
 def aligned(like: Tensor, *shape: int) -> Tensor:
-    """An empty [runs, rows, columns] buffer in which every run's part begins at a multiple of sixteen numbers."""
+    """Return an empty [runs, rows, columns] buffer in which each run's part starts at a multiple of 16 elements."""
     runs, *inner = shape
     size = torch.Size(inner).numel()
     return like.new_empty(runs, _rounded_up(size))[:, :size].view(runs, *inner)
@@ -73,7 +73,7 @@ def _rounded_up(size: int) -> int:
 
 
 class Affine:
-    """y = x Wᵀ + b in every row, and its gradients, in buffers that are made once."""
+    """y = x Wᵀ + b for every row, and its gradients, with buffers that are allocated once."""
 
     def __init__(self, layout: Layout, name: str, rows: Tensor, gradients: Tensor | None = None) -> None:
         self.weight = layout.view(rows, f"{name}.weight")
@@ -86,19 +86,19 @@ class Affine:
         self._pulled = rows.new_empty(0, 0)
 
     def forward(self, x: Tensor, times: float = 1.0) -> Tensor:
-        """The output, or a multiple of it: that costs nothing here."""
+        """Return the output times `times`. The scaling is fused into the matrix product and costs nothing."""
         self._input = x
         if self._output.size(1) != x.size(1):
             self._output = aligned(x, len(x), x.shape[1], self.weight.shape[1])
         return torch.baddbmm(self.bias, x, self._across, beta=times, alpha=times, out=self._output)
 
     def backward(self, above: Tensor) -> None:
-        """Gradients of this layer's parameters, from the gradient of its output."""
+        """Compute the gradients of this layer's parameters from the gradient of its output."""
         torch.bmm(above.mT, self._input, out=self.weight_gradient)
         torch.sum(above, 1, keepdim=True, out=self.bias_gradient)
 
     def pull(self, above: Tensor, also: Tensor | None = None) -> Tensor:
-        """The gradient of its input, on top of what reaches that input by other ways."""
+        """Return the gradient of the layer's input, plus `also`, the gradient that reaches it by other paths."""
         if self._pulled.size(1) != above.size(1):
             self._pulled = aligned(above, len(above), above.shape[1], self.weight.shape[2])
         if also is None:
@@ -106,7 +106,7 @@ class Affine:
         return torch.baddbmm(also, above, self.weight, out=self._pulled)
 
     def flops(self, batch: int, *, pulled: bool) -> int:
-        """Of one run: its output, its weights' gradient and, if that is asked for, the gradient of its input."""
+        """Return the FLOPs per run of the output, the weight gradient and, with `pulled`, the input gradient."""
         return (3 if pulled else 2) * 2 * batch * self.weight.shape[1] * self.weight.shape[2]
 
     def buffers(self) -> list[Tensor]:
@@ -114,7 +114,7 @@ class Affine:
 
 
 class NarrowAffine(Affine):
-    """One with few inputs: the gradient of its weights is found the other way round, which is six times as fast."""
+    """An affine layer with few inputs. Its weight gradient is computed transposed, which is six times as fast."""
 
     def backward(self, above: Tensor) -> None:
         self.weight_gradient.copy_(torch.bmm(self._input.mT, above).mT)
@@ -122,7 +122,7 @@ class NarrowAffine(Affine):
 
 
 def share_rows(members: Sequence[Any]) -> tuple[Tensor, Tensor, Tensor]:
-    """Put the members' values and the optimizer's two averages under each other; from now on they look into them."""
+    """Stack the members' values and optimizer averages into shared tensors; members then hold views of their rows."""
     tensors = []
     for name in ("values", "averages", "squares"):
         rows = torch.stack([getattr(member, name) for member in members])
@@ -133,7 +133,7 @@ def share_rows(members: Sequence[Any]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class Masked:
-    """Passes a gradient through where a ReLU had let its input through."""
+    """The gradient of ReLU: passes the gradient where the activation is positive."""
 
     def __init__(self) -> None:
         self._passed: Tensor | None = None
@@ -148,19 +148,19 @@ class Masked:
 
 
 class Tanh:
-    """The hyperbolic tangent as 2 σ(2x) − 1, which torch computes in a third of the time, and its gradient."""
+    """tanh, computed as 2 σ(2x) − 1, which takes torch a third of the time, and its gradient."""
 
     def __init__(self) -> None:
         self._pulled: Tensor | None = None
         self._minus_one = torch.tensor(-1.0)
 
     def of(self, layer: Affine, x: Tensor) -> Tensor:
-        """Of what the layer makes of x."""
+        """Return tanh of the layer's output for x."""
         output = layer.forward(x, times=2.0).sigmoid_()
         return torch.add(self._minus_one, output, alpha=2.0, out=output)
 
     def pull(self, above: Tensor, activation: Tensor) -> Tensor:
-        """The gradient of its input."""
+        """Return the gradient of tanh's input."""
         if self._pulled is None or self._pulled.shape != activation.shape:
             self._pulled = aligned(activation, *activation.shape)
         return torch.ops.aten.tanh_backward.grad_input(above, activation, grad_input=self._pulled)  # type: ignore[no-any-return]

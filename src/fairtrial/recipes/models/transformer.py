@@ -13,7 +13,7 @@ LAYERS = 2
 
 
 class Positions(nn.Module):
-    """Learned embeddings of the patches' places."""
+    """Learned position embeddings of the patches."""
 
     def __init__(self, count: int, width: int) -> None:
         super().__init__()

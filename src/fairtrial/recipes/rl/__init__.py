@@ -1,7 +1,7 @@
-"""Reinforcement learning: environments in rows, policies, and what is learnt from what they met.
+"""The PPO implementation: vectorized environments, policies and training.
 
-`physics` has the classic tasks as equations over arrays, `rows` the environments of one or many runs, `foreign` those
-of gymnasium and of the Arcade Learning Environment. `actions` knows how numbers from a network become actions,
-`experience` turns rewards into advantages. `run` is the training itself; `perceptron` is the policy that is stacked,
-`modules` those that are trained by themselves.
+`physics` has the equations of the classic tasks, `vector_env` the environments of one or many runs, and
+`gymnasium_envs` those of Gymnasium and the Arcade Learning Environment. `actions` converts network outputs to actions,
+and `experience` converts rewards to advantages. `run` is the training loop, `perceptron` the policy that can be
+stacked, and `modules` the policies that cannot.
 """

@@ -1,7 +1,7 @@
-"""How the numbers that a network gives become actions: choices, or numbers around a mean.
+"""Action distributions: convert network outputs to discrete or continuous actions.
 
-Sampling is NumPy's, on noise that was drawn ahead. Likelihoods are torch's, for autograd; `pull` has the gradients
-written out by hand, of Σ weight · log-likelihood − entropy_weight · entropy.
+Actions are sampled in NumPy, from noise that is drawn in advance. Likelihoods are computed in torch, for autograd.
+`pull` computes the gradients of Σ weight · log-likelihood − entropy_weight · entropy explicitly.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 LEAST = 1e-30
 
 Weigh = Callable[[Tensor], Tensor]
-"""Gives each example its weight in the loss, [runs, examples], from its log-likelihood."""
+"""Maps the log-likelihoods of the examples to their weights in the loss, both [runs, examples]."""
 
 
 class Actions(Protocol):
-    """What a policy does with its outputs. `scale` is the logarithmic deviation, broadcast to the outputs."""
+    """An action distribution. `scale` is the log standard deviation, broadcast to the outputs."""
 
     parameters: Mapping[str, tuple[int, ...]]
-    """What the policy must learn beside its network, by name and shape."""
+    """Names and shapes of the distribution's own parameters, which are trained in addition to the network's."""
     dtype: torch.dtype
     shape: tuple[int, ...]
 
@@ -38,22 +38,25 @@ class Actions(Protocol):
     def best(self, outputs: Array) -> Array: ...
 
     def playable(self, actions: Array) -> Array:
-        """As the environment takes them."""
+        """Return the actions in the form that the environment accepts."""
         ...
 
     def likelihood(self, outputs: Tensor, actions: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Log-likelihood of the actions and entropy, each without the last dimension."""
+        """Return the log-likelihoods of the actions and the entropies, without the last dimension."""
         ...
 
     def pull(
         self, outputs: Tensor, actions: Tensor, scale: Tensor | None, weigh: Weigh, entropy_weight: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Gradients of the outputs, [runs, examples, …], and of the scale; the entropy's weight is [runs, 1, 1]."""
+        """Return the gradients of the outputs, [runs, examples, …], and of the scale.
+
+        `entropy_weight` is [runs, 1, 1].
+        """
         ...
 
 
 class CategoricalActions:
-    """One of several: softmax of the outputs, sampled by adding Gumbel noise and taking the largest."""
+    """A softmax over discrete actions, sampled as the argmax of outputs plus Gumbel noise."""
 
     parameters: Mapping[str, tuple[int, ...]] = {}
     dtype = torch.int64
@@ -97,7 +100,7 @@ class CategoricalActions:
 
 
 class GaussianActions:
-    """Numbers around the outputs, with a deviation that does not depend on what is seen, clipped when played."""
+    """A Gaussian with the outputs as means and a state-independent standard deviation; actions are clipped."""
 
     dtype = torch.float32
 

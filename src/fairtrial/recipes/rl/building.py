@@ -1,4 +1,4 @@
-"""Puts a run together: environments, policy, and the refusals that come before any training."""
+"""Build a PPO run: its environments and its policy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fairtrial.recipes.ppo import Options
 
 WIDTHS = {"mlp": 64, "gru": 36, "transformer": 20, "cnn": 128}
-"""Hidden units where none are asked for; those of mlp, gru and transformer give about as many parameters."""
+"""Default widths. Those of mlp, gru and transformer give similar parameter counts."""
 HEADS = 4
 
 
@@ -55,7 +55,7 @@ def _net(rows: VectorEnv, kind: str, width: int, environments: int, streams: Str
 
 
 def choose_width(options: Options, kind: str, space: Space) -> int:
-    """The width that was asked for, or the one whose number of parameters comes nearest to what was asked for."""
+    """Return the width from the options, or the width whose parameter count is closest to the requested one."""
     if not options.parameters:
         return options.width or WIDTHS[kind]
     wanted, last = options.parameters, 0
@@ -66,7 +66,7 @@ def choose_width(options: Options, kind: str, space: Space) -> int:
             before = width - step
             return before if before and wanted - last < count - wanted else width
         last = count
-    raise AssertionError("parameters grow with the width")
+    raise AssertionError("unreachable: the parameter count grows with the width")
 
 
 def count_parameters(kind: str, space: Space, width: int) -> int:

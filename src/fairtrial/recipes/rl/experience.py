@@ -1,4 +1,4 @@
-"""From rewards to advantages, and running moments for what is normalized."""
+"""Generalized advantage estimation, and running moments for normalization."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ MOST_DEVIATIONS = 10.0
 
 
 def advantages(rewards: Array, values: Array, not_done: Array, discount: Array, trace: Array) -> Array:
-    """Generalized advantage estimates. Arrays are [runs, steps, environments]; `values` has one step more.
+    """Return generalized advantage estimates. Arrays are [runs, steps, environments]; `values` has one more step.
 
-    `going_on` is 0 where an episode ended with this step. Discount and trace (gamma and lambda) are each run's own.
+    `not_done` is 0 where an episode ended with this step. `discount` (gamma) and `trace` (lambda) have one value per
+    run.
     """
     ahead = discount[:, None, None] * not_done
     surprise = rewards + ahead * values[:, 1:] - values[:, :-1]
@@ -29,7 +30,7 @@ def advantages(rewards: Array, values: Array, not_done: Array, discount: Array, 
 
 
 class Moments:
-    """Mean and variance of all that one run has seen so far, and its values in those units."""
+    """Running mean and variance of all values that one run has seen."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.count = 0
@@ -37,7 +38,7 @@ class Moments:
         self.variance = numpy.ones(shape)
 
     def see(self, values: Array) -> None:
-        """Take in a batch, [examples, *shape]."""
+        """Update the moments with a batch of shape [examples, *shape]."""
         batch, mean, variance = len(values), values.mean(0, dtype=float), values.var(0, dtype=float)
         total = self.count + batch
         gap = mean - self.mean

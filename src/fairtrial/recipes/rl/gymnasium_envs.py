@@ -1,8 +1,8 @@
-"""Environments of gymnasium that are not computed here, and Atari games through the Arcade Learning Environment.
+"""Gymnasium environments, and Atari games through the Arcade Learning Environment.
 
-Every episode starts from a seed that the run draws, so an environment is known by the seed of its episode and the
-actions since. That is what a checkpoint holds: to resume is to play them again. An environment that does not come out
-where it was is not reproducible; the run says so and begins a new episode there.
+Every episode starts from a seed that the run draws, so the seed of the episode and the actions since determine the
+state of an environment. A checkpoint contains these, and a resumed run replays the actions. If an environment does not
+reach the recorded observation, it is not reproducible: the run adds a caution and starts a new episode there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEEDS = 2**31
 
 
 class GymnasiumVectorEnv:
-    """Environments of one run, stepped one after another."""
+    """The environments of one run, stepped one after another."""
 
     def __init__(self, name: str, count: int, context: RunContext, *, limit: int = 0) -> None:
         self._name, self._context, self._limit = name, context, limit
@@ -89,7 +89,7 @@ class GymnasiumVectorEnv:
         self._playing &= ~ended[0]
 
     def join(self, others: Sequence[Any]) -> GymnasiumVectorEnv:
-        assert not others, "runs on these environments are made alone"
+        assert not others, "runs on Gymnasium environments cannot be stacked"
         return self
 
     def state(self) -> dict[str, Any]:
@@ -99,11 +99,11 @@ class GymnasiumVectorEnv:
         return {"seeds": list(self._seeds), "actions": played, "seen": self._obs.copy()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """They are played again when they are needed: a state that is only evaluated does not need them."""
+        """Store the state. `begin` replays the episodes, so that a run that is only evaluated skips the replay."""
         self._saved = dict(state)
 
     def _play_again(self, state: Mapping[str, Any]) -> Array:
-        """Up to where the episodes were; returns where that could not be reached."""
+        """Replay the saved episodes. Return a mask of the environments that did not reach their saved observation."""
         kind = int if self.space.is_discrete else lambda action: numpy.array(action, numpy.float32)
         for row, (seed, actions) in enumerate(zip(state["seeds"], state["actions"], strict=True)):
             self._start(row, seed)
@@ -124,7 +124,7 @@ class GymnasiumVectorEnv:
 
 
 class Eye:
-    """Looks at a game as learners usually do: the last four frames in grey, 84 by 84, from 0 to 1."""
+    """The usual preprocessing of Atari frames: the last four in grayscale, 84 × 84, scaled to 0..1."""
 
     def __init__(self, count: int) -> None:
         self._frames: Array = numpy.zeros((count, FRAMES, SIDE, SIDE), numpy.float32)
@@ -132,7 +132,7 @@ class Eye:
     def look(self, row: int, obs: Array, *, new: bool) -> Array:
         frames: Array = self._frames[row]
         rows, columns = (_shrinking(size) for size in obs.shape)
-        small = rows @ torch.from_numpy(obs).to(torch.float32) @ columns.T / 255  # NumPy's product would take all cores
+        small = rows @ torch.from_numpy(obs).to(torch.float32) @ columns.T / 255  # a NumPy product would use all cores
         if new:
             frames[:] = 0
         frames[:-1] = frames[1:]
@@ -142,7 +142,7 @@ class Eye:
 
 @functools.cache
 def _shrinking(size: int) -> Tensor:
-    """The matrix that averages `size` points into SIDE."""
+    """Return the matrix that averages `size` points into SIDE points."""
     edges, points = numpy.linspace(0, size, SIDE + 1), numpy.arange(size)
     overlap = numpy.minimum(edges[1:, None], points + 1) - numpy.maximum(edges[:-1, None], points)
     return torch.from_numpy((numpy.clip(overlap, 0, None) * SIDE / size).astype(numpy.float32))

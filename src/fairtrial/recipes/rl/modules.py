@@ -1,9 +1,8 @@
-"""Policies that are trained by themselves, through autograd: with a memory, or with eyes.
+"""Policies that are trained with autograd and cannot be stacked: with a memory (GRU, transformer), or for images.
 
-Each has one network that acts and one that judges, of equal shape. A module says what it remembers of an episode
-(`memory`), plays one step (`act`, `expect`) and goes over a whole rollout at once (`unroll`), where episodes may end in
-between.
-Batches are whole environments, so that what belongs together in time stays together.
+Each has a policy network and a value network of the same architecture. A module defines its state within an episode
+(`memory`), computes one step (`act`, `expect`), and processes a whole rollout at once (`unroll`), in which episodes may
+end. A minibatch consists of whole environments, so that sequences stay intact.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from fairtrial.recipes.rl.physics import Array, Space
 from fairtrial.recipes.rl.run import PpoRun, RolloutBatch, losses
 
 CONTEXT = 16
-"""Observations that a transformer looks back on."""
+"""Context length of the transformer, in observations."""
 
 
 class Net(nn.Module):
-    """A network that acts and one that judges. Subclasses make one of a given number of outputs."""
+    """A policy network and a value network. Subclasses implement `make`, which builds one of them."""
 
     def __init__(self, space: Space, width: int, actions: Actions) -> None:
         super().__init__()
@@ -41,19 +40,19 @@ class Net(nn.Module):
         raise NotImplementedError
 
     def memory(self, count: int) -> Tensor:
-        """Of nothing, for so many environments: [environments, …]."""
+        """Return the empty memory for `count` environments: [environments, …]."""
         raise NotImplementedError
 
     def act(self, obs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs for [environments, …], and what is remembered from now on."""
+        """Return the policy's outputs for [environments, …], and the new memory."""
         raise NotImplementedError
 
     def expect(self, obs: Tensor, memory: Tensor) -> Tensor:
-        """Values for [environments, …]."""
+        """Return the values for [environments, …]."""
         raise NotImplementedError
 
     def unroll(self, obs: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs and values for [steps, environments, …]. `new` marks where another episode begins."""
+        """Return outputs and values for [steps, environments, …]. `new` marks the first steps of episodes."""
         raise NotImplementedError
 
     @property
@@ -71,13 +70,13 @@ class Recurrent(nn.Module):
         self.output = nn.Linear(width, outputs)
 
     def forward(self, obs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs for [steps, sequences, inputs] and the memory after the last step."""
+        """Return the outputs for [steps, sequences, inputs] and the memory after the last step."""
         hidden, after = self.recurrent(obs, memory[None].contiguous())
         return self.output(hidden), after[0]
 
 
 class GRUNet(Net):
-    """Two GRUs; what they remember is [environments, networks, width]."""
+    """Two GRUs, with a memory of shape [environments, networks, width]."""
 
     def make(self, space: Space, width: int, outputs: int) -> nn.Module:
         self._width = width
@@ -96,7 +95,7 @@ class GRUNet(Net):
         return values[0, :, 0]
 
     def unroll(self, obs: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Episodes lie side by side as sequences of their own: a GRU cannot be made to forget on its way."""
+        """Process each episode as a separate sequence, because `nn.GRU` cannot reset its state within a sequence."""
         number, place = _sequences(new)
         steps, count = int(place.max()) + 1, int(number.max()) + 1
         laid_out = obs.new_zeros(steps, count, *obs.shape[2:])
@@ -109,7 +108,7 @@ class GRUNet(Net):
 
 
 def _sequences(new: Array) -> tuple[Tensor, Tensor]:
-    """For every step and environment: the number of its episode among all, and its place in it."""
+    """Return, for every step and environment, the index of its episode and the step's position in that episode."""
     begins = new.copy()
     begins[0] = True
     counts = begins.sum(0)
@@ -120,7 +119,7 @@ def _sequences(new: Array) -> tuple[Tensor, Tensor]:
 
 
 class Attentive(nn.Module):
-    """A transformer block over the last observations; the newest gives the outputs."""
+    """A transformer block over the last observations; the outputs come from the newest one."""
 
     def __init__(self, inputs: int, width: int, outputs: int) -> None:
         super().__init__()
@@ -131,14 +130,14 @@ class Attentive(nn.Module):
         self.output = nn.Linear(width, outputs)
 
     def forward(self, windows: Tensor) -> Tensor:
-        """Outputs for [examples, CONTEXT, inputs + 1]."""
+        """Return the outputs for [examples, CONTEXT, inputs + 1]."""
         hidden = self.block(self.positions(self.embed(windows)))
         outputs: Tensor = self.output(self.norm(hidden[:, -1]))
         return outputs
 
 
 class TransformerNet(Net):
-    """Two transformers; what they remember are the last observations, each with a 1 that says that there was one."""
+    """Two transformers. Their memory is the last observations, each with a 1 that distinguishes it from padding."""
 
     def make(self, space: Space, width: int, outputs: int) -> nn.Module:
         self._inputs = int(numpy.prod(space.observation))
@@ -190,7 +189,7 @@ class Seeing(nn.Module):
 
 
 class CNNNet(Net):
-    """Two convolutional networks without a memory: the frames of the last steps are seen together."""
+    """Two convolutional networks without memory: an observation contains the frames of the last steps."""
 
     def make(self, space: Space, width: int, outputs: int) -> nn.Module:
         return Seeing(space.observation[0], width, outputs)
@@ -214,7 +213,7 @@ NETS = {"gru": GRUNet, "transformer": TransformerNet, "cnn": CNNNet}
 
 
 def make_net(kind: str, space: Space, width: int, actions: Actions, streams: Streams) -> Net:
-    """A net whose weights depend on the run's `init` stream alone; all actions begin almost equally likely."""
+    """Build a net whose weights depend only on the run's `init` stream. Its actions start almost equally likely."""
     with torch.random.fork_rng(devices=[]):
         net: Net = NETS[kind](space, width, actions)
     initialize(net, streams)
@@ -226,12 +225,12 @@ def make_net(kind: str, space: Space, width: int, actions: Actions, streams: Str
 
 
 class NetPlayer:
-    """Plays a net, and remembers of each environment what the net asks for."""
+    """Acts with a net and keeps the net's memory of each environment."""
 
     def __init__(self, net: Net, memory: Tensor) -> None:
         self._net, self.memory = net, memory
         self.trail: list[Tensor] | None = None
-        """What was remembered after each step, before anything was forgotten; None where nobody will ask."""
+        """The memory after each step, before ended episodes are erased; None in evaluation, which does not need it."""
 
     @property
     def scale(self) -> Array | None:
@@ -250,7 +249,7 @@ class NetPlayer:
 
 
 class NetPolicy:
-    """One run's net, and what it learns from a rollout."""
+    """The policy of one run: evaluates its net on a rollout and updates it."""
 
     def __init__(self, run: PpoRun, agent_state: NetAgentState) -> None:
         self.run, self.agent_state, self.net = run, agent_state, agent_state.net
@@ -268,7 +267,7 @@ class NetPolicy:
         return outputs.flatten(0, 1)[None], values.flatten()[None]
 
     def _unroll(self, obs: Tensor, not_done: Array, environments: Any) -> tuple[Tensor, Tensor]:
-        """From [steps · environments, …], for some of the environments."""
+        """Unroll the net over some environments of observations [steps · environments, …]."""
         count = not_done.shape[1]
         by_time = torch.unflatten(obs, 0, (len(obs) // count, count))[:, environments]
         new = numpy.zeros(by_time.shape[:2], bool)
@@ -285,7 +284,7 @@ class NetPolicy:
             return self.run.actions.likelihood(outputs, actions, self.net.scale)
 
     def learn(self, batch: RolloutBatch, steps: Sequence[int]) -> None:
-        self.agent_state.memory = self.player.memory  # where the next rollout begins
+        self.agent_state.memory = self.player.memory  # the next rollout starts from it
         options, [step] = self.run.options, steps
         draw, number = self.run.streams.numpy("order", step), (step - 1) * options.passes
         for _ in range(options.epochs):
@@ -313,7 +312,7 @@ class NetPolicy:
 
 
 class NetAgentState:
-    """What one run knows: its net, what the optimizer remembers, and what the net remembers of episodes under way."""
+    """The trained state of one run: its net, the optimizer's averages, and the net's memory of unfinished episodes."""
 
     def __init__(self, net: Net, environments: int) -> None:
         self.net, self.memory = net, net.memory(environments)
@@ -328,7 +327,7 @@ class NetAgentState:
         return NetPolicy(run, self)
 
     def state(self) -> dict[str, Any]:
-        """A snapshot: further training does not reach into it."""
+        """Return a deep copy of the state, which further training does not change."""
         optimizer = {"exp_avg": self.averages, "exp_avg_sq": self.squares}
         return copy.deepcopy({"module": dict(self.net.state_dict()), "optimizer": optimizer, "memory": self.memory})
 
@@ -342,6 +341,6 @@ class NetAgentState:
     def tensor_groups(self, policy: NetPolicy) -> dict[str, list[Tensor]]:  # noqa: ARG002
         return {
             "parameters": list(self.parameters),
-            "gradients": list(self.parameters),  # as large as what they belong to, for as long as an update takes
+            "gradients": list(self.parameters),  # they exist only during an update, with the parameters' sizes
             "optimizer": [*self.averages, *self.squares],
         }

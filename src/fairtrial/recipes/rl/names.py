@@ -1,4 +1,4 @@
-"""The names of environments: which are known, and what is missing for those that are not."""
+"""Check environment names, and explain why an environment is unknown."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from fairtrial.core.errors import unknown
 
 CLASSIC = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1")
-"""Tasks whose equations are known here: their velocities can be hidden, their initial states widened."""
+"""Tasks that `physics` implements. Only these support hidden velocities and a curriculum of initial states."""
 ATARI = "ALE/"
 
 
 def why_unknown(name: str) -> str | None:
-    """What is wrong with the name of an environment, in one sentence; None where nothing is."""
-    if name in CLASSIC or importlib.util.find_spec("gymnasium") is None:  # a missing package is refused elsewhere
+    """Return why an environment name cannot be used, in one sentence, or None if it can."""
+    if name in CLASSIC or importlib.util.find_spec("gymnasium") is None:  # missing packages are reported elsewhere
         return None
     if name.startswith(ATARI) and importlib.util.find_spec("ale_py") is None:
         return f"{name} needs ale-py, which is not installed; install it with: pip install 'fairtrial[atari]'"
@@ -22,16 +22,16 @@ def why_unknown(name: str) -> str | None:
     if name in registry:
         return None
     said = unknown("environment", name, registry)
-    return said if "did you mean" in said else f"unknown environment '{name}'; gymnasium.registry lists all"
+    return said if "did you mean" in said else f"unknown environment '{name}'; gymnasium.registry lists all of them"
 
 
 def load_gymnasium() -> Any:
-    """Gymnasium, with the Atari games where they are installed."""
+    """Import and return Gymnasium, with the Atari games registered if they are installed."""
     import gymnasium
 
     if importlib.util.find_spec("ale_py") is not None:
         import ale_py
 
-        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # it greets once per game
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # otherwise it prints a banner per game
         gymnasium.register_envs(ale_py)
     return gymnasium

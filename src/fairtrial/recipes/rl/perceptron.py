@@ -1,7 +1,7 @@
-"""The policy that is stacked: two networks of two hidden layers per run, one that acts and one that judges.
+"""The policy that can be stacked: per run, a policy and a value network with two hidden layers each.
 
-Both have one shape, so the networks of all runs are one stack of twice as many. The judge needs one output only; its
-others are never looked at, stay 0, and are not counted as parameters.
+Both have the same shape, so that the networks of n runs form one stack of 2n. The value network needs only one output;
+its other outputs are never used, stay 0, and do not count as parameters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EPSILON = 1e-5
 
 
 def make_layout(space: Space, width: int, actions: Actions) -> Layout:
-    """The places of one network's parameters in a row."""
+    """Return the layout of one network's parameters in a row."""
     inputs = int(numpy.prod(space.observation))
     sizes = dict(zip(LAYERS, ((width, inputs), (width, width), (space.actions, width)), strict=True))
     shapes = {
@@ -37,7 +37,10 @@ def make_layout(space: Space, width: int, actions: Actions) -> Layout:
 
 
 def initial_rows(layout: Layout, streams: Streams) -> Tensor:
-    """Orthogonal weights: hidden layers √2, actions 0.01 so that all begin equally likely, the judge's output 1."""
+    """Return orthogonal initial weights, with gain √2 in hidden layers and 1 in the value output.
+
+    The action output has gain 0.01, so that all actions start almost equally likely.
+    """
     rows = torch.zeros(len(NETWORKS), layout.width)
     for network, row in zip(NETWORKS, rows, strict=True):
         for layer in LAYERS:
@@ -51,7 +54,7 @@ def initial_rows(layout: Layout, streams: Streams) -> Tensor:
 
 
 class Tower:
-    """Networks over rows of parameters, with their gradients."""
+    """Two-layer tanh networks over rows of parameters, with explicit gradients."""
 
     def __init__(self, layout: Layout, rows: Tensor, gradients: Tensor | None = None) -> None:
         self.first = NarrowAffine(layout, "first", rows, gradients)
@@ -81,10 +84,10 @@ class Tower:
 
 
 class PerceptronActor:
-    """Acts for as many environments as it is shown; it has no memory."""
+    """Acts for any number of environments. It has no memory."""
 
     def __init__(self, layout: Layout, rows: Tensor) -> None:
-        """`rows` are [runs, networks, width]."""
+        """Take rows of shape [runs, networks, width]."""
         self._tower = Tower(layout, rows[:, 0])
         self._scale = (
             layout.view(rows[:, 0], "log_deviation")[:, None].numpy() if "log_deviation" in layout.places else None
@@ -101,7 +104,7 @@ class PerceptronActor:
 
 
 class Perceptron:
-    """The networks of some runs, and what they learn from a rollout."""
+    """The networks of several runs: evaluates them on a rollout and updates them."""
 
     def __init__(self, runs: Sequence[PpoRun]) -> None:
         self.runs = runs
@@ -128,20 +131,20 @@ class Perceptron:
         self._pulled = aligned(self.values, 2 * count, self._batch, first.rows.space.actions).zero_()
 
     def _two(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
-        """The actors' and the judges' part of what all networks gave."""
+        """Split a tensor of all networks into the policies' outputs and the values."""
         both = torch.unflatten(tensor, 0, (len(self.runs), 2))
         return both[:, 0], both[:, 1, :, 0]
 
     def begin(self, lost: Array | None) -> None: ...
 
-    def value_after(self, step: int, final: Tensor) -> Tensor:  # noqa: ARG002 — it has no memory
+    def value_after(self, step: int, final: Tensor) -> Tensor:  # noqa: ARG002 — a perceptron has no memory
         return self._critic(final)[1]
 
     def critic(self, obs: Tensor, not_done: Array) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         return self._critic(obs)
 
     def _critic(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """What the actors say to [runs, examples, …] and what the judges expect, as copies."""
+        """Return copies of the policies' outputs and the values for observations [runs, examples, …]."""
         doubled = aligned(obs, 2 * len(obs), *obs.shape[1:])
         torch.unflatten(doubled, 0, (len(obs), 2)).copy_(obs[:, None])
         outputs, values = self._two(Tower(self.layout, self.values.view(doubled.shape[0], -1)).forward(doubled))
@@ -160,9 +163,9 @@ class Perceptron:
             self._update(steps, [each + number for each in done])
 
     def _batches(self, batch: RolloutBatch, steps: Sequence[int]) -> Iterator[tuple[Tensor, Tensor, Weigh]]:
-        """Actions, wanted values and weights of every batch in turn; what was seen is in the buffer."""
+        """Yield the actions, value targets and weight function of each minibatch. Its observations are in `_x`."""
         options = self.runs[0].options
-        if options.minibatches == 1:  # one batch has one order: nothing is shuffled
+        if options.minibatches == 1:  # the order within a single batch does not matter
             self._show(batch.obs)
             whole = batch.actions, batch.value_targets, self._weigher(batch.old, batch.advantages)
             yield from itertools.repeat(whole, options.epochs)
@@ -176,18 +179,18 @@ class Perceptron:
             yield batch.actions[run_of, chosen], value_targets, self._weigher(old, gains)
 
     def _show(self, obs: Tensor) -> None:
-        """To both networks of each run."""
+        """Copy the observations to the input buffer, for both networks of each run."""
         torch.unflatten(self._x, 0, (len(self.runs), 2)).copy_(obs[:, None])
 
     def _orders(self, examples: int, steps: Sequence[int]) -> Iterator[Tensor]:
-        """The examples of every batch, [runs, batch], shuffled anew for each epoch by each run's own stream."""
+        """Yield the examples of each minibatch, [runs, batch], shuffled for each epoch by each run's own stream."""
         draws = [run.streams.numpy("order", step) for run, step in zip(self.runs, steps, strict=True)]
         for _ in range(self.runs[0].options.epochs):
             orders = torch.from_numpy(numpy.stack([draw.permutation(examples) for draw in draws]))
             yield from torch.split(orders, self._batch, 1)
 
     def _weigher(self, old: Tensor, advantages: Tensor) -> Weigh:
-        """The gradient of the clipped objective with respect to each action's log-likelihood."""
+        """Return the function for the gradient of the clipped loss with respect to each action's log-likelihood."""
         deviation, mean = torch.std_mean(advantages, 1, keepdim=True)
         gain = (advantages - mean) / (deviation + 1e-8) * (-1.0 / advantages.shape[1])
         low, high = 1 - self._clip, 1 + self._clip
@@ -217,7 +220,7 @@ class Perceptron:
         update_rows(self.values, self.gradients, self.averages, self.squares, terms, epsilon=EPSILON)
 
     def flops(self, environments: int) -> int:
-        """Of one step of one run: acting, judging, learning."""
+        """Return the FLOPs of one training step of one run: acting, evaluating the rollout, and updates."""
         options = self.runs[0].options
         actor = Tower(self.layout, self.values[0])
         acting = options.rollout * actor.flops(environments, learning=False)
@@ -226,7 +229,7 @@ class Perceptron:
 
 
 class PerceptronAgentState:
-    """One run's part: its two rows of parameters and what the optimizer remembers of them."""
+    """The trained state of one run: its two rows of parameters and the optimizer's averages of them."""
 
     def __init__(self, layout: Layout, rows: Tensor) -> None:
         self.layout = layout
@@ -240,7 +243,7 @@ class PerceptronAgentState:
         return Perceptron(runs)
 
     def state(self) -> dict[str, Any]:
-        """A snapshot: further training does not reach into it."""
+        """Return a copy of the state, which further training does not change."""
         module = {
             f"{network}.{name}": value
             for network, row in zip(NETWORKS, self.values, strict=True)
@@ -264,7 +267,7 @@ class PerceptronAgentState:
         }
 
     def _parts(self, rows: Tensor) -> list[Tensor]:
-        """Those that mean something: all of the actor's, and of the judge's what leads to its one output."""
+        """Return the parameters that are used: all of the policy network, and those behind the one value output."""
         tensors = []
         for network, row in zip(NETWORKS, rows, strict=True):
             for name in self.layout.places:
@@ -277,7 +280,7 @@ class PerceptronAgentState:
 
 
 class StackedPpoRun(PpoRun):
-    """A run that can be stepped together with others; its arithmetic is counted by hand."""
+    """A run that can be stepped together with others. Its FLOPs are counted by formula."""
 
     def flops_per_step(self) -> int:
         policy = self.stack.engine.policy

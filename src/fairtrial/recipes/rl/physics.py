@@ -1,8 +1,8 @@
-"""The classic control tasks as equations over arrays: one call moves every environment of every run.
+"""Vectorized classic control tasks: one call steps every environment of every run.
 
-Constants and the order of arithmetic are gymnasium's, so that a row moves exactly as gymnasium's environment does;
-the tests compare them step by step. A state is an array [components, runs, environments], an observation [runs,
-environments, components].
+Constants and the order of operations are Gymnasium's, so that results are identical to those of Gymnasium's
+environments; the tests compare them step by step. A state is an array [components, runs, environments], an observation
+is [runs, environments, components].
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = numpy.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Space:
-    """What a policy sees and what it may do: `actions` choices, or as many numbers between `low` and `high`."""
+    """Observation shape and action space: `actions` choices, or that many numbers between `low` and `high`."""
 
     observation: tuple[int, ...]
     actions: int
@@ -40,27 +40,27 @@ class Physics(Protocol):
 
     @property
     def limit(self) -> int:
-        """Steps after which an episode is cut off, which is not an end of the task."""
+        """Number of steps after which an episode is truncated."""
         ...
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """The components of an observation that are no velocities."""
+        """The components of an observation that are not velocities."""
         ...
 
     def start(self, draw: numpy.random.Generator, count: int, spread: float) -> Array:
-        """Initial states, from the given share of their usual range."""
+        """Return initial states from the fraction `spread` of their usual range."""
         ...
 
     def advance(self, state: Array, actions: Array) -> tuple[Array, Array, Array]:
-        """The next state, the reward, and where the task has ended."""
+        """Return the next states, the rewards, and a mask of terminated episodes."""
         ...
 
     def observe(self, state: Array, out: Array) -> None: ...
 
 
 def _uniform(draw: numpy.random.Generator, high: tuple[float, ...], count: int, spread: float) -> Array:
-    """States between −high and high; drawn row by row, so that one more row leaves those before it as they are."""
+    """Draw states between −high and high, row by row, so that the first rows do not depend on `count`."""
     return (draw.uniform(-1.0, 1.0, (count, len(high))) * (numpy.array(high) * spread)).T
 
 
@@ -107,7 +107,7 @@ class Acrobot:
         return _uniform(draw, (0.1,) * 4, count, spread).astype(float32).astype(float)
 
     def advance(self, state: Array, actions: Array) -> tuple[Array, Array, Array]:
-        """One step of Runge and Kutta's method."""
+        """Perform one Runge–Kutta step."""
         torque = actions - 1.0
         dt, half = self.time, self.time / 2.0
         k1 = self._slope(state, torque)
@@ -170,4 +170,4 @@ class Pendulum:
 
 
 PHYSICS: Mapping[str, Callable[[], Physics]] = {"CartPole-v1": CartPole, "Acrobot-v1": Acrobot, "Pendulum-v1": Pendulum}
-"""The tasks that are computed here; all others are gymnasium's own."""
+"""The tasks that are implemented here. All others run in Gymnasium."""

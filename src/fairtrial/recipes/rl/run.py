@@ -1,8 +1,7 @@
-"""Proximal policy optimization: play, find out what was better than expected, learn from it, again.
+"""Proximal policy optimization. A training step is one rollout, its advantages, and the updates on it.
 
-A step of a run is one such cycle. Runs whose policies are perceptrons take their steps together (`RolloutEngine`
-holds one or many); everything random is a function of a run's own streams and the step's number, so that nothing
-depends on company or on when the run was resumed.
+Runs with perceptron policies can be stepped together: a `RolloutEngine` holds one or many. All randomness is a function
+of a run's own streams and the step number, so that results do not depend on the other runs or on resumption.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Actor(Protocol):
-    """Turns what is seen into the numbers that actions are made from, and remembers what it needs to."""
+    """Computes a policy's outputs from observations, and keeps the policy's memory of each episode."""
 
     @property
     def scale(self) -> Array | None: ...
@@ -39,26 +38,26 @@ class Actor(Protocol):
     def outputs(self, obs: Tensor) -> Array: ...
 
     def forget(self, ended: Array) -> None:
-        """Episodes have ended there: nothing of them is remembered."""
+        """Erase the memory of the environments whose episodes have ended."""
         ...
 
 
 class Policy(Protocol):
-    """The policies of the runs in an engine: play, judge, learn."""
+    """The policies of all runs in an engine, with their value estimates and updates."""
 
     @property
     def player(self) -> Actor: ...
 
     def begin(self, lost: Array | None) -> None:
-        """A rollout begins; `lost` marks the environments whose episodes do not go on."""
+        """Prepare for a rollout. `lost` marks the environments that restarted because their episode was lost."""
         ...
 
     def critic(self, obs: Tensor, not_done: Array) -> tuple[Tensor, Tensor]:
-        """Outputs and expected returns for [runs, steps · environments, …] from the beginning of the rollout."""
+        """Return outputs and values for observations [runs, steps · environments, …] from the rollout's start."""
         ...
 
     def value_after(self, step: int, final: Tensor) -> Tensor:
-        """The expected return from [runs, environments, …], seen after a step of the rollout."""
+        """Return the values of observations [runs, environments, …] made after a step of the rollout."""
         ...
 
     def likelihood(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -67,10 +66,10 @@ class Policy(Protocol):
 
 
 class AgentState(Protocol):
-    """What one run knows: its parameters and what their optimizer remembers."""
+    """The trained state of one run: its parameters and the state of their optimizer."""
 
     def player(self, count: int) -> Actor:
-        """One for this many environments, with nothing in its memory."""
+        """Return an actor for this many environments, with an empty memory."""
         ...
 
     def join(self, runs: Sequence[PpoRun]) -> Policy: ...
@@ -84,15 +83,15 @@ class AgentState(Protocol):
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """What a rollout gave to learn from: [runs, examples, …], examples in the order of time, then environment."""
+    """The training data of a rollout: [runs, examples, …], with examples ordered by time, then environment."""
 
     obs: Tensor
     actions: Tensor
     old: Tensor
-    """Log-likelihoods of the actions when they were taken."""
+    """Log-likelihoods of the actions under the policy that took them."""
     advantages: Tensor
     value_targets: Tensor
-    """What the judge should have said."""
+    """Targets of the value network."""
     not_done: Array
     """[runs, steps, environments]: 0 where an episode ended with this step."""
 
@@ -101,7 +100,7 @@ MakeVectorEnv = Callable[[int], VectorEnv]
 
 
 class PpoRun:
-    """One run as a `Trainable`: its environments, its policy, and what it has seen so far."""
+    """One run as a `Trainable`: its environments, its policy, and its running statistics."""
 
     def __init__(
         self,
@@ -128,7 +127,7 @@ class PpoRun:
         return self.stack.step({0: step}, events)[0]
 
     def evaluate(self, split: Split) -> Mapping[str, float]:
-        """Episodes of the run's `eval` or `report` stream, the same ones at every step, with the likeliest actions."""
+        """Play episodes of the run's `eval` or `report` stream, equal at every step, with the most likely actions."""
         episodes = self.options.eval_episodes if split == "eval" else self.options.report_episodes
         returns, lengths = self._play(split, episodes, 0)
         self.episode_returns = returns.tolist()
@@ -136,12 +135,12 @@ class PpoRun:
         return {**metrics, "return_sd": returns.std(ddof=1)} if episodes > 1 else metrics
 
     def evaluate_episodes(self, split: Split, episodes: int, part: int) -> list[float]:
-        """Returns of further episodes. Part 0 is what `evaluate` plays; any other number has episodes of its own."""
+        """Return the returns of further episodes. Part 0 is what `evaluate` plays; other parts have other episodes."""
         evaluate_episodes: list[float] = self._play(split, episodes, part)[0].tolist()
         return evaluate_episodes
 
     def _play(self, split: Split, episodes: int, part: int) -> tuple[Array, Array]:
-        """Return and length of the first episode in each of as many environments."""
+        """Play one episode in each of `episodes` environments and return their returns and lengths."""
         rows, player = self._arena(episodes), self.agent_state.player(episodes)
         rows.begin([self.streams.numpy(split, "episodes", part)], [1.0])
         rows.restart()
@@ -162,7 +161,7 @@ class PpoRun:
         return returns[0], lengths[0]
 
     def state(self) -> dict[str, Any]:
-        """A snapshot: further training does not reach into it."""
+        """Return a copy of the state, which further training does not change."""
         kept = {"returns": self.returns[0], "discounted": self.discounted[0]}
         return {
             **self.agent_state.state(),
@@ -183,7 +182,7 @@ class PpoRun:
         self.env_steps, self.updates = state["counts"]["env_steps"], state["counts"]["updates"]
 
     def tensor_groups(self) -> dict[str, list[Tensor]]:
-        """The tensors that training keeps, by kind: what `probe` adds up."""
+        """Return the tensors that training keeps in memory, by kind. `probe` adds up their sizes."""
         return self.agent_state.tensor_groups(self.stack.engine.policy)
 
     @property
@@ -196,7 +195,7 @@ class PpoRun:
 
 
 def _as_tensors(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrays as torch keeps them in a file; what is no array stays as it is."""
+    """Convert arrays to tensors, as checkpoints store them. Other values are returned unchanged."""
     return {
         name: torch.from_numpy(value.copy()) if isinstance(value, numpy.ndarray) else value
         for name, value in arrays.items()
@@ -208,7 +207,7 @@ def _as_arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Sight:
-    """What policies see of environments: observations as they are, or in units of what each run has seen so far."""
+    """Reads observations and, if `moments` are given, standardizes them by each run's running moments."""
 
     def __init__(self, rows: VectorEnv, moments: Sequence[Moments] | None) -> None:
         self._rows, self._moments = rows, moments
@@ -219,7 +218,7 @@ class Sight:
             )
 
     def look(self, out: Array, raw: Array | None = None) -> None:
-        """Write what is seen now; `raw` takes it as it came from the environment."""
+        """Write the current observations to `out`, and the unnormalized ones to `raw`."""
         self._rows.observe(out)
         if raw is not None:
             raw[...] = out
@@ -233,7 +232,7 @@ class Sight:
 
 
 class LazyQuantity:
-    """A quantity of a step, computed when it is looked at, which must be before the next step."""
+    """A metric of a step, computed when it is converted to float. Convert it before the next step."""
 
     def __init__(self, look: Callable[[], Mapping[str, Tensor]], name: str, row: int) -> None:
         self._look, self._name, self._row = look, name, row
@@ -246,7 +245,7 @@ REVIEWED = ("policy_loss", "value_loss", "loss", "entropy", "approx_kl", "clip_f
 
 
 class RolloutEngine:
-    """The environments and policies of some runs, and a cycle of play, judgement and learning for all of them."""
+    """Holds the environments and policies of several runs and computes one training step for all of them."""
 
     def __init__(self, runs: Sequence[PpoRun]) -> None:
         self.runs = list(runs)
@@ -261,7 +260,7 @@ class RolloutEngine:
         self._reviewed: Mapping[str, Tensor] | None = None
 
     def _share(self, name: str) -> Array:
-        """The runs' rows of an array under each other; from now on the runs look into it."""
+        """Concatenate the runs' arrays into one, of which the runs then hold views."""
         whole: Array = numpy.concatenate([getattr(run, name) for run in self.runs])
         for number, run in enumerate(self.runs):
             setattr(run, name, whole[number : number + 1])
@@ -331,7 +330,7 @@ class RolloutEngine:
             self.policy.player.forget(ended)
 
     def _collect_batch(self) -> RolloutBatch:
-        """What was played, with what came of it."""
+        """Return the rollout with its log-likelihoods, advantages and value targets."""
         shape = self._rewards.shape
         examples = shape[1] * shape[2]
         not_done = 1.0 - self._ended
@@ -348,7 +347,7 @@ class RolloutEngine:
         return RolloutBatch(self._obs[:, :examples], taken, old, tensor, value_targets, not_done)
 
     def _scaled_rewards(self, not_done: Array) -> Array:
-        """Rewards in units of the deviation of discounted returns, where that is asked for."""
+        """Return the rewards, divided by the standard deviation of discounted returns if `normalize_rewards` is set."""
         if not self.options.normalize_rewards:
             return self._rewards.copy()
         obs = numpy.empty_like(self._rewards)
@@ -364,7 +363,7 @@ class RolloutEngine:
         return scaled
 
     def _value_what_was_cut(self, rewards: Array) -> None:
-        """An episode that was cut off would have gone on: what it was worth is added to its last reward."""
+        """Bootstrap truncated episodes: add the discounted value of the final observation to the last reward."""
         for step, moved in self._cut:
             assert moved.final is not None
             final = aligned(torch.empty(0), *moved.final.shape).copy_(torch.from_numpy(moved.final))
@@ -373,7 +372,7 @@ class RolloutEngine:
             rewards[:, step] += self._discount[:, None] * values * moved.truncated
 
     def _see(self) -> None:
-        """What is normalized is so by all that was seen before the rollout; now this one is added."""
+        """Add this rollout's observations to the running moments, which normalize only later rollouts."""
         if self._raw is not None:
             for run, raw in zip(self.runs, self._raw, strict=True):
                 run.obs_rms.see(raw[:-1].reshape(-1, *raw.shape[2:]))
@@ -386,13 +385,13 @@ class RolloutEngine:
         return document
 
     def _review(self) -> Mapping[str, Tensor]:
-        """The policy after the update, on the rollout it learnt from, against the policy that played it."""
+        """Return the losses of the updated policy on its rollout, relative to the policy that played it."""
         if self._reviewed is None:
             self._reviewed = self._compute_review()
         return self._reviewed
 
     def _compute_review(self) -> Mapping[str, Tensor]:
-        """Run by run: a mean over all adds in another order."""
+        """Compute the losses of each run separately, because a joint mean could add in another order."""
         batch = self._batch
         outputs, values = self.policy.critic(batch.obs, batch.not_done)
         logs, entropies = self.policy.likelihood(outputs, batch.actions)
@@ -404,7 +403,7 @@ class RolloutEngine:
 def losses(
     options: Options, log: Tensor, entropies: Tensor, values: Tensor, old: Tensor, gains: Tensor, value_targets: Tensor
 ) -> dict[str, Tensor]:
-    """What one run learns by, and how far its policy has moved, over some examples."""
+    """Return the losses of one run and the change of its policy, averaged over the examples."""
     gains = (gains - gains.mean()) / (gains.std() + 1e-8)
     change = log - old
     ratio = change.exp()

@@ -1,4 +1,4 @@
-"""Which environments and policies fit together: found out before anything is trained, without loading torch."""
+"""Check before training whether environment and policy fit together, without importing torch."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 FRAMES = 4
 SIDE = 84
 TAKEN = (
-    "ppo takes observations in a Box (numbers), and actions that are Discrete (one choice) or a Box of one dimension "
-    "with finite limits (a row of numbers)."
+    "ppo supports Box observations (numbers), and actions that are Discrete (one choice) or a one-dimensional Box with "
+    "finite bounds (a vector of numbers)."
 )
 
 
@@ -29,11 +29,11 @@ def make_environment(name: str) -> Any:
     except gymnasium.error.DependencyNotInstalled as error:
         raise MissingExtra(f"environment '{name}' needs a package that is not installed: {error}") from None
     except gymnasium.error.Error as error:
-        raise InvalidOptions(f"env: {name} cannot be made: {error}") from None
+        raise InvalidOptions(f"env: cannot create {name}: {error}") from None
 
 
 def read_space(name: str, environment: Any) -> Space:
-    """What a policy sees and does there; refuses what it cannot."""
+    """Return the observation and action space of an environment, or raise InvalidOptions if ppo does not support it."""
     from gymnasium.spaces import Box, Discrete
 
     seen, done = environment.observation_space, environment.action_space
@@ -49,13 +49,13 @@ def read_space(name: str, environment: Any) -> Space:
 
 
 def policy_kind(options: Options, space: Space) -> str:
-    """The policy that is meant: what is seen as images goes through a convolutional network."""
+    """Return the kind of policy for the space: image observations need a convolutional network."""
     if len(space.observation) == 1:
         return options.architecture
     if options.architecture != "mlp":
         raise InvalidOptions(
-            f"architecture: {options.env} is seen as images, which a {options.architecture} does not take",
-            hint="Leave --architecture out: images go through a small convolutional network.",
+            f"architecture: {options.env} has image observations, which a {options.architecture} does not support",
+            hint="Omit --architecture: images are processed by a small convolutional network.",
         )
     return "cnn"
 
@@ -64,5 +64,5 @@ def check_policy(options: Options, kind: str) -> None:
     if kind != "mlp" and options.envs % options.minibatches:
         raise InvalidOptions(
             f"minibatches: {options.minibatches} does not divide the {options.envs} environments",
-            hint=f"A {kind} learns from whole environments: choose --envs as a multiple of --minibatches.",
+            hint=f"A {kind} learns from whole environments: set --envs to a multiple of --minibatches.",
         )

@@ -1,7 +1,7 @@
-"""Environments in rows: those of one run, or of many runs side by side, none of which notices the others.
+"""Vectorized environments of one run, or of many independent runs.
 
-Arrays are [runs, environments]. Whatever is random for a run comes from a generator of its own, given for each
-training step, so nothing random has to be saved, and a run's environments are the same in any company.
+Arrays are [runs, environments]. Each run gets its own random generator for each training step. Checkpoints therefore
+need no generator state, and a run's environments do not depend on the other runs.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from fairtrial.recipes.rl.physics import Array, Physics, Space
 
 @dataclass(frozen=True)
 class Moved:
-    """What one step of all environments gave. Where an episode ended, the next one has begun already."""
+    """The result of one step of all environments. Where an episode ended, the next one has already started."""
 
     rewards: Array
     ended: Array
     some_ended: bool
     truncated: Array | None = None
-    """Where an episode was cut off and had not ended by itself; None where none ended at all."""
+    """Mask of episodes that were truncated but not terminated; None if no episode ended."""
     final: Array | None = None
-    """What was observed before the new episodes began; only where one was cut off, to value what was left of it."""
+    """The last observations of truncated episodes, to bootstrap their value; None if none was truncated."""
 
 
 class VectorEnv(Protocol):
@@ -35,14 +35,14 @@ class VectorEnv(Protocol):
     space: Space
 
     def begin(self, draws: Sequence[numpy.random.Generator], spreads: Sequence[float]) -> Array | None:
-        """From now on new episodes of each run start from these generators, in this share of the usual range.
+        """Set the generator of each run's new episodes, and the fraction of the usual range of their initial states.
 
-        Returns where an episode under way was lost, after a state was loaded; None: nowhere.
+        Return a mask of the episodes that could not be restored from a loaded state, or None if there is none.
         """
         ...
 
     def restart(self) -> None:
-        """Begin a new episode everywhere."""
+        """Start a new episode in every environment."""
         ...
 
     def observe(self, out: Array) -> None: ...
@@ -50,22 +50,22 @@ class VectorEnv(Protocol):
     def step(self, actions: Array) -> Moved: ...
 
     def retire(self, ended: Array) -> None:
-        """What happens there is not asked for any more."""
+        """Allow these environments to stop: their results are no longer used."""
         ...
 
     def join(self, others: Sequence[Any]) -> VectorEnv:
-        """These and the environments of other runs in one block; from now on the members look into it."""
+        """Combine these and the environments of other runs into one, of which the members then hold views."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Of the first run: where its environments are, as arrays by name."""
+        """Return the state of the first run's environments, as arrays by name."""
         ...
 
     def load_state(self, state: Mapping[str, Any]) -> None: ...
 
 
 class PhysicsVectorEnv:
-    """Environments whose equations are known."""
+    """Environments that `physics` implements."""
 
     def __init__(self, physics: Physics, count: int, *, hide_velocity: bool = False, limit: int = 0) -> None:
         self.physics = physics
@@ -112,7 +112,7 @@ class PhysicsVectorEnv:
         return Moved(rewards, ended, True, truncated, final)
 
     def retire(self, ended: Array) -> None:
-        """It costs more to leave rows out than to move them."""
+        """Do nothing: stepping all rows costs less than leaving some out."""
 
     def state(self) -> dict[str, Any]:
         return {"states": self.states[:, 0].copy(), "ages": self.ages[0].copy()}

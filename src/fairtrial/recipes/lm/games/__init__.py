@@ -1,31 +1,30 @@
-"""The contract between a game and the language model that plays one seat of it.
+"""The interface between a game and the language model that plays one seat of it.
 
-A game is played in decisions: a position offers a set of legal orders, each a short text; one is chosen; the game moves
-on to the next position in which this seat has something to decide, and says what that was worth. Everybody else at the
-table belongs to the game and plays by its seed.
+A game is a sequence of decisions. A position offers a set of legal orders, each a short text, and the model chooses
+one. The game then moves on to the next position in which this seat has a decision, and returns the reward. The game
+plays all other seats, from its seed.
 
 A game is a module with
 
     REQUIRES     names of the packages that it imports inside its functions
     EXTRA        the extra of Fairtrial that installs them, or None
-    make()       gives the game
+    make()       returns the game
 
-Its file name is the word that a person types; a file of one's own is named by its path, `./my_game.py`.
+The user types the module's name for a built-in game, and a path such as `./my_game.py` for their own.
 
 Implementers guarantee:
 
-- Everything follows from the seed that a position was opened with and the orders since: no clock, no global generator,
-  and nothing that depends on the order in which Python keeps the members of a set.
-- Positions are values. `play` leaves the position that it was called on as it was, so a fork is the position itself,
-  and forks that are given the same orders stay equal.
-- While `over` is false, `phase` is one of the game's phases, and `legal` has at least two orders, none of them twice,
-  empty or with a line break in it. Where there is only one thing to do the game does it.
-- Once `over` is true, `legal` is empty and `play` raises ValueError. That is so after `decisions` decisions at the
-  latest.
-- `prompt` begins with `rules` of the same form. Positions with different legal orders have different prompts, and the
+- A game depends only on the seed that its position was opened with and the orders since: no clock, no global random
+  generator, and no dependence on the iteration order of sets.
+- Positions are immutable. `play` does not change the position that it is called on, so that a fork is the position
+  itself, and forks that receive the same orders stay equal.
+- While `over` is false, `phase` is one of the game's phases, and `legal` has at least two orders, without duplicates,
+  empty texts or line breaks. If there is only one legal order, the game plays it itself.
+- Once `over` is true, `legal` is empty and `play` raises ValueError. A game is over after at most `decisions`
+  decisions.
+- `prompt` starts with `rules` of the same form. Positions with different legal orders have different prompts, and the
   compact prompt is the shorter one.
-- `snapshot` survives JSON, and `restore(snapshot())` is equal to the position in everything that can be observed, now
-  and later.
+- `snapshot` survives a round trip through JSON, and `restore(snapshot())` behaves exactly like the position.
 """
 
 from __future__ import annotations
@@ -47,37 +46,37 @@ GAMES = ("orders", "diplomacy")
 
 
 class Position(Protocol):
-    """A moment in a game in which this seat decides something."""
+    """A state of a game in which this seat has a decision."""
 
     @property
     def phase(self) -> str:
-        """What kind of decision this is: `movement`, `retreat` …; throughput is told by it."""
+        """The kind of decision, such as `movement` or `retreat`. Throughput is reported per phase."""
         ...
 
     @property
     def over(self) -> bool:
-        """Nothing is left to decide."""
+        """Whether the game is over."""
         ...
 
     def legal(self) -> Sequence[str]:
-        """The orders that may be given, in a fixed order."""
+        """Return the legal orders, in a fixed sequence."""
         ...
 
     def prompt(self, *, compact: bool) -> str:
-        """What the model is shown: all that is known in words, or the least that distinguishes positions."""
+        """Return the prompt: a full description or, with `compact`, the minimum that distinguishes positions."""
         ...
 
     def play(self, order: str) -> tuple[Position, float]:
-        """The next position and the reward of getting there. An order that is not legal raises ValueError."""
+        """Return the next position and the reward. An order that is not legal raises ValueError."""
         ...
 
     def snapshot(self) -> Mapping[str, Any]:
-        """What `restore` needs: plain values that JSON can hold."""
+        """Return the JSON-compatible values that `restore` needs."""
         ...
 
 
 class Game(Protocol):
-    """How positions come to be. `phases` names every kind of decision; `decisions` limits a game's length."""
+    """Creates positions. `phases` names every kind of decision; `decisions` limits a game's length."""
 
     @property
     def phases(self) -> Sequence[str]: ...
@@ -86,36 +85,36 @@ class Game(Protocol):
     def decisions(self) -> int: ...
 
     def rules(self, *, compact: bool) -> str:
-        """What every prompt of this game begins with: it is the same for all positions, and worth caching."""
+        """Return the text that every prompt of this game starts with. The sampling engine caches it."""
         ...
 
     def open(self, seed: int) -> Position:
-        """A new game."""
+        """Return the first position of a new game."""
         ...
 
     def restore(self, snapshot: Mapping[str, Any]) -> Position: ...
 
 
 def load_game(name: str) -> Game:
-    """The game of that name. Its packages are imported here and not before."""
+    """Return the game with this name. Its packages are not imported before this call."""
     require_game(name)
     game: Game = _module(name).make()
     return game
 
 
 def require_game(name: str) -> None:
-    """Refuse a game that is not known, or whose packages are missing."""
+    """Raise an error if the game is unknown or its packages are missing."""
     packages, extra = requires(name)
     require_packages(f"game '{name}'", packages, extra)
 
 
 def hash_game(file: str) -> str:
-    """What a game in a file of someone's own is known by."""
+    """Return the hash that identifies a user's game file."""
     return file_hash(Path(file))
 
 
 def requires(name: str) -> tuple[tuple[str, ...], str | None]:
-    """The packages that a game needs, and the extra of Fairtrial that installs them. Imports none of them."""
+    """Return the packages that a game needs, without importing them, and the extra that installs them."""
     module = _module(name)
     return tuple(module.REQUIRES), module.EXTRA
 
@@ -134,7 +133,7 @@ def _from_file(path: Path) -> ModuleType:
     if module is not None and module.__file__ == str(path):
         return module
     if not path.is_file():
-        raise UserError(f"no game file {path}", hint=f"Built-in games: {', '.join(GAMES)}")
+        raise UserError(f"the game file {path} does not exist", hint=f"Built-in games: {', '.join(GAMES)}")
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

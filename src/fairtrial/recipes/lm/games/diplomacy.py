@@ -1,15 +1,14 @@
-"""Diplomacy on the standard map: one power is ours, chosen by the seed; the others give random legal orders.
+"""Diplomacy on the standard map. The seed selects our power; the other powers give random legal orders.
 
-A decision is one order: for one unit in movement and retreat, for one build or removal in adjustment. The orders of a
-phase are collected, and when the last one is there the phase is resolved by the `diplomacy` package. Phases without a
-choice for us are passed over.
+A decision is one order: for one unit in movement and retreat, for one build or removal in adjustment. When all orders
+of a phase are given, the `diplomacy` package resolves it. Phases in which our power has no choice are skipped.
 
-The reward is the change of a standing: the supply centres that we own, and a quarter for each that we occupy but do not
-own yet, since ownership changes only in autumn. Rewards add up to the change over the game, so the quarters do not
-alter which play is best.
+The reward is the change of a score: 1 for each supply center that we own, and a quarter for each that we occupy but do
+not own yet, since ownership changes only in fall. The rewards of a game sum to the change of the score, so that the
+quarters do not change which play is best.
 
-An engine costs much to copy and little to fill. A position therefore holds plain values, and engines are borrowed from
-a pool, filled, used once and given back.
+Copying an engine of the package is slow; loading a board into one is fast. A position therefore stores plain values,
+and engines are borrowed from a pool.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ Units = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Board:
-    """All that the next phase follows from. Units, centres and the rest are by power, in the engine's order.
+    """The state that determines the next phase. Units, centers and the rest are by power, in the engine's order.
 
-    The engine's own states hold neither who was dislodged nor who was destroyed, and both reach the retreats.
+    The engine's own state lacks the dislodged and the destroyed units, which affect retreats.
     """
 
     phase: str
@@ -104,16 +103,16 @@ def _frozen(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class OrderChoices:
-    """What each power may order in a phase. `orders` has, for each of its questions in turn, the orders that fit.
+    """The legal orders of each power in a phase. `orders[power]` has one tuple of legal orders per unit to order.
 
-    In adjustment a power has `count` builds or removals to choose among all of `orders[power][0]`.
+    In adjustment, a power instead chooses `counts[power]` builds or removals from `orders[power][0]`.
     """
 
     orders: Mapping[str, tuple[Orders, ...]]
     counts: Mapping[str, int] | None
 
     def legal(self, power: str, given: Orders) -> Orders:
-        """The orders that may come next, after those given; none when all are there."""
+        """Return the legal orders after those given; none if the power's orders are complete."""
         questions = self.orders[power]
         if self.counts is None:
             return questions[len(given)] if len(given) < len(questions) else ()
@@ -124,7 +123,7 @@ class OrderChoices:
 
 
 class Engines:
-    """Engines that are idle. A borrowed one is nobody else's until it comes back."""
+    """A pool of engines. A borrowed engine has one user until it is returned."""
 
     def __init__(self) -> None:
         self._idle: list[Engine] = []
@@ -140,7 +139,7 @@ class Engines:
 
     def _make(self) -> Engine:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # the package leaves a file of its own open
+            warnings.simplefilter("ignore", ResourceWarning)  # the package does not close one of its files
             from diplomacy import Game as Engine
 
             return Engine()
@@ -176,10 +175,10 @@ def read_board(engine: Engine) -> Board:
 
 
 def load_board(engine: Engine, board: Board) -> None:
-    """Fill an engine, whatever it was used for before.
+    """Load a board into an engine, overwriting the state of the previous game.
 
-    `set_state` of the engine would take several times as long, most of it for a hash that nobody here asks for, and it
-    would leave what a game before this one has put into the fields at the end.
+    The engine's `set_state` takes several times as long, mostly for a hash that is not needed here, and it does not
+    reset the fields that are set at the end of this function.
     """
     engine._clear_history()
     engine.set_current_phase(board.phase)
@@ -192,11 +191,11 @@ def load_board(engine: Engine, board: Board) -> None:
     engine.dislodged = dict(board.dislodged)
     engine.popped = list(board.destroyed)
     engine.error, engine.result, engine.outcome, engine.lost, engine.note = [], {}, [], {}, ""
-    engine.status = "forming"  # as that of an engine that has not been used
+    engine.status = "forming"  # the status of a new engine
 
 
 def find_choices(engine: Engine) -> OrderChoices:
-    """Sorted, because the engine collects orders in sets."""
+    """Return all legal orders, sorted, because the engine collects them in sets."""
     if engine.is_game_done:
         return OrderChoices({}, None)
     possible = {place: tuple(sorted(orders)) for place, orders in engine.get_all_possible_orders().items() if orders}
@@ -253,7 +252,7 @@ class DiplomacyPosition:
         return after, after.board.standing(self.power) - self.board.standing(self.power)
 
     def _go_on(self, given: Orders) -> DiplomacyPosition:
-        """On to the next position in which our power has a choice, through as many phases as that takes."""
+        """Return the next position in which our power has a choice, resolving phases as needed."""
         board, choices = self.board, self.choices
         while not is_over(board, self.power):
             given = without_choice(choices, self.power, given)
@@ -283,14 +282,14 @@ def is_over(board: Board, power: str) -> bool:
 
 
 def without_choice(choices: OrderChoices, power: str, given: Orders) -> Orders:
-    """Adds the orders to which there is no alternative."""
+    """Append the orders that have no alternative."""
     while len(options := choices.legal(power, given)) == 1:
         given = (*given, *options)
     return given
 
 
 def asked_about(position: DiplomacyPosition) -> str:
-    """The unit that is to be ordered, or what is to be adjusted."""
+    """Return the unit that needs an order or, in adjustment, the kind of adjustment."""
     if position.phase != "adjustment":
         return " ".join(position.legal()[0].split()[:2])
     return "a build" if "WAIVE" in position.legal() else "a removal"
@@ -323,7 +322,7 @@ def _describe(board: Board, power: str) -> str:
 
 
 def compact_prompt(position: DiplomacyPosition) -> str:
-    """A line per power: its units without spaces, what is dislodged with ways out, a bar, its centres."""
+    """Return one line per power: its units without spaces, dislodged units with their retreats, a bar, its centers."""
     board = position.board
     lines = [_compact_line(board, name) for name in POWERS if board.units[name] or board.centres[name]]
     lines += [f"{board.phase} {position.power[0]}" + "".join(f";{order}" for order in position.given)]
@@ -338,7 +337,7 @@ def _compact_line(board: Board, power: str) -> str:
 
 
 class DiplomacyGame:
-    """Ten years at most; over as soon as our power is eliminated or somebody has won."""
+    """Diplomacy for at most ten years. A game ends early when our power is eliminated or any power has won."""
 
     phases = tuple(PHASES.values())
     decisions = MOST_DECISIONS

@@ -1,10 +1,10 @@
-"""A small game of orders: armies on eight provinces take supply centres from an enemy who plays by the seed.
+"""A small game of orders: armies on eight provinces capture supply centers from an enemy that plays from the seed.
 
-The provinces form a ring, and each also borders the one across. One order is given at a time, and after it one army of
-the enemy moves. An army alone cannot drive another one out; one with a friend beside the target can, and whoever is
-driven out retreats. When every army has had its order a new one may be built.
+The provinces form a ring, and each also borders the opposite one. The player gives one order at a time, and after it
+one army of the enemy moves. A single army cannot dislodge another one; with a friendly army next to the target it can,
+and the dislodged army retreats. After every army has had an order, a new army may be built.
 
-Every decision is paid at once, so there is something to learn from in each of them; what a game is worth is the sum.
+Every decision has an immediate reward, and the return of a game is their sum.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ COMPACT_RULES = "Orders\n"
 
 @dataclass(frozen=True, slots=True)
 class OrdersPosition:
-    """Provinces are numbers here. `waiting`: our armies that have not had an order in this round."""
+    """A position, with provinces as indices. `waiting` has our armies that had no order in this round yet."""
 
     seed: int
     decided: int
@@ -100,7 +100,10 @@ class OrdersPosition:
         return self._compact_prompt() if compact else self._full_prompt()
 
     def _compact_prompt(self) -> str:
-        """Each province with its marks: + a centre to take, = one of ours, ! an enemy; capitals have our army."""
+        """Return each province with its marks: + a center to capture, = our center, ! an enemy army.
+
+        A name in capitals has our army waiting for an order; a capitalized one has our army.
+        """
         board = " ".join(map(self._mark, range(8)))
         return f"{COMPACT_RULES}{board}\n{self._asked()}\n"
 
@@ -164,7 +167,7 @@ def free_homes(owned: Collection[int], occupied: Sequence[int]) -> list[int]:
 
 
 class _Turn:
-    """A position on its way to the next one, with what that is worth."""
+    """The transition from a position to the next one, with its reward."""
 
     def __init__(self, before: OrdersPosition) -> None:
         self.reward = 0.0
@@ -214,7 +217,7 @@ class _Turn:
         self._waiting = sorted(self._ours)
 
     def _drive_out(self, place: int, target: int) -> bool:
-        """The way is free, or made free by a friend beside the target."""
+        """Return whether the target is free. An enemy there is dislodged if another army of ours borders the target."""
         if target not in self._enemies:
             return True
         if not any(friend != place and target in BORDERS[friend] for friend in self._ours):
@@ -230,7 +233,7 @@ class _Turn:
             self.reward += TAKEN
 
     def _enemy_moves(self) -> None:
-        """One army of the enemy goes where its draw says; one that can drive us out does so every other time."""
+        """Move one random enemy army. If it can dislodge one of ours, it attacks half of the time."""
         who = self._draw("who") % len(self._enemies)
         place = self._enemies[who]
         ways = [near for near in BORDERS[place] if near not in self._enemies]
@@ -252,7 +255,7 @@ class _Turn:
         return any(friend != place and target in BORDERS[friend] for friend in self._enemies)
 
     def _is_dislodged(self, place: int, attacked_from: int) -> None:
-        """An army with nowhere to go is gone."""
+        """Dislodge our army: it must retreat, or is disbanded if there is no free province."""
         self._ours.remove(place)
         if place in self._waiting:
             self._waiting.remove(place)
@@ -276,7 +279,10 @@ _WORD = (1 << 64) - 1
 
 
 def draw(seed: int, number: int, what: str) -> int:
-    """62 bits that follow from these three alone. SplitMix64: a generator would cost more than the game."""
+    """Return 62 pseudorandom bits that depend only on the arguments (SplitMix64).
+
+    A random generator object would take more time than the game.
+    """
     mixed = (seed * 0x9E3779B97F4A7C15 + number * 0xD1B54A32D192ED03 + DRAWS[what] * 0x8CB92BA72F3D8DD7) & _WORD
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = ((mixed ^ (mixed >> shift)) * factor) & _WORD
@@ -284,7 +290,7 @@ def draw(seed: int, number: int, what: str) -> int:
 
 
 class OrdersGame:
-    """Two armies a side, put by the seed; ours own the homes that no enemy stands on."""
+    """Two armies per side, placed by the seed. We own our homes without an enemy, and the centers that we occupy."""
 
     phases = PHASES
     decisions = MOST_DECISIONS
