@@ -289,7 +289,7 @@ def assert_told(answer: Answer, *parts: str, code: int = 1) -> None:
         ("broken.py:x", ["broken.py cannot be imported: ZeroDivisionError", "--debug"]),
         ("needy:x", ["needy cannot be imported: ModuleNotFoundError", "not_there"]),
         ("leaving:x", ["leaving exits when it is imported (exit code 7)", "__main__"]),
-        ("missing.py:x", ["no file", "missing.py"]),
+        ("missing.py:x", ["file not found", "missing.py"]),
         ("fairtrial.cli.train:command clasify", ["did you mean 'classify'?"]),
         ("fairtrial.cli.train:command ./none.py", ["no recipe file"]),
     ],
@@ -335,7 +335,7 @@ def test_all_that_is_wrong_is_told_at_once(cli: Cli, tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("lr:\n", "the exclusion 'lr' has no reason"),
-        ("lr: [a]\n", "the reason of the exclusion 'lr' is no text: ['a']"),
+        ("lr: [a]\n", "the reason of the exclusion 'lr' is not text: ['a']"),
         ("- lr\n", "does not hold a mapping"),
         ("*-dir: why\n", "is not valid YAML"),
         ("lr: a\nlr: b\n", "is there twice"),

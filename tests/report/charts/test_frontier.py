@@ -193,7 +193,7 @@ def test_intervals_wider_than_all_differences_are_drawn_whole() -> None:
     chart = frontier(rows)
     assert domain(chart, "x")[0] < 7 and domain(chart, "x")[1] > 13
     assert domain(chart, "y")[0] < 0.6 and domain(chart, "y")[1] > 1
-    assert "An arrow" not in words(chart)
+    assert "Arrows" not in words(chart)
 
 
 @pytest.mark.slow
