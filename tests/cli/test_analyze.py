@@ -58,7 +58,7 @@ def test_a_run_that_was_removed_is_named_as_such(two: Store, cli: Cli) -> None:
 
 def test_further_metrics_are_named(two: Store, cli: Cli) -> None:
     text = cli("analyze", "s", "--metric", "report_accuracy", "train_loss").out
-    assert "new, train_loss" in text.partition("Further metrics")[2]
+    assert "new, train_loss" in text.partition("Secondary metrics")[2]
 
 
 def test_what_is_open_says_what_would_settle_it(store: Store, cli: Cli) -> None:
@@ -133,7 +133,7 @@ def test_resamples_alone_show_a_bootstrap_next_to_the_default(two: Store, cli: C
     [plain] = cli("analyze", "s", "--format", "json").json["comparisons"]
     assert found["effect"] == plain["effect"] and found["tests"]["bootstrap"]["resamples"] == 300
     assert found["bootstrap"]["low"] is not None and plain["bootstrap"] is None
-    assert "Next to it, the BCa bootstrap interval of new − base: [" in cli(
+    assert "For comparison, the BCa bootstrap interval of new − base: [" in cli(
         "analyze", "s", "--bootstrap.n_resamples", "300"
     ).out.replace("\n", " ")
     assert cli("analyze", "s", "--bootstrap.n_resamples", "300", "--method", "sign-flip").code == 2
@@ -180,7 +180,7 @@ def test_seeds_by_task_are_told_as_runs_on_each_task(tmp_path: Path, cli: Cli) -
 def test_the_stratified_bootstrap_is_shown_as_what_it_is(tmp_path: Path, cli: Cli) -> None:
     line = ["analyze", "--from", _scores(tmp_path, own_seeds=False), "--tasks", "--direction", "max"]
     text = cli(*line, "--bootstrap.method", "percentile", "--bootstrap.n_resamples", "200").out
-    assert "stratified bootstrap of the iqm over 22 tasks" in text and "The verdict is by run" in text
+    assert "stratified bootstrap of the iqm over 22 tasks" in text and "The verdict treats a run as the unit" in text
 
 
 @pytest.mark.parametrize(("words", "code", "told"), [
@@ -196,7 +196,7 @@ def test_the_stratified_bootstrap_is_shown_as_what_it_is(tmp_path: Path, cli: Cl
     (["analyze", "s", "--summary.window", "1:5", "--summary.percent", "0.5"], 1, "not both"),
     (["analyze", "s", "--summary.type", "time_to"], 1, "needs --summary.threshold"),
     (["analyze", "s", "--summary.percent-window", "first"], 2, "needs --summary.percent"),
-    (["analyze", "s", "--pairs", "{"], 2, "not JSON"),
+    (["analyze", "s", "--pairs", "{"], 2, "not valid JSON"),
     (["analyze", "s", "--variant-column", "x"], 2, "needs --from"),
     (["analyze", "s", "--statistic", "iqm"], 2, "needs --tasks"),
     (["analyze", "s", "--tasks"], 1, "task of the runs is unknown"),
@@ -220,9 +220,9 @@ def test_the_stratified_bootstrap_is_shown_as_what_it_is(tmp_path: Path, cli: Cl
     (["power", "--sesoi", "0.1", "--sd", "1", "--variant", "a"], 1, "--variant applies to --from"),
     (["power", "--sesoi", "0.1", "--sd", "1", "--seed-column", "a"], 2, "needs --from"),
     (["power", "--sesoi", "0.1", "--sd", "1", "--assurance", "0.8"], 1, "--assurance is about the noise of a pilot"),
-    (["variance", "s:base", "--by-stream", "--threshold", "0.1"], 2, "--by-stream takes no --threshold"),
-    (["variance", "s:base", "--by-stream", "--seed", "1"], 2, "--by-stream takes no --seed"),
-    (["variance", "s:base", "--by-stream", "--output", "v.png"], 2, "--by-stream takes no picture"),
+    (["variance", "s:base", "--by-stream", "--threshold", "0.1"], 2, "--by-stream cannot be used with --threshold"),
+    (["variance", "s:base", "--by-stream", "--seed", "1"], 2, "--by-stream cannot be used with --seed"),
+    (["variance", "s:base", "--by-stream", "--output", "v.png"], 2, "--by-stream cannot be used with a chart"),
     (["variance", "--by-stream"], 1, "no runs given"),
     (["variance", "s", "--by-stream"], 1, "differ in more than their random streams: effect"),
     (["power", "--sesoi", "0.1", "--sd", "1", "--alpha", "2"], 1, "--alpha must lie"),
@@ -287,7 +287,7 @@ def test_variance_of_a_study_that_was_looked_at_asks_for_fresh_seeds(store: Stor
 def test_a_mean_near_zero_refuses_the_relative_rule(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "z.csv").write_text("seed,x\n1,-1\n2,1\n3,0.2\n")
     text = cli("variance", "--from", "z.csv", "--metric", "x").out
-    assert "Cannot say" in text and "--threshold-abs" in text
+    assert "Cannot tell" in text and "--threshold-abs" in text
     found = cli("variance", "--from", "z.csv", "--metric", "x", "--threshold-abs", "0.5", "--format", "json").json
     assert found["last"]["n_min"] is not None
 
@@ -368,7 +368,7 @@ def test_normality_is_a_diagnostic_of_pairs_or_of_arms(two: Store, cli: Cli, mon
     [found] = cli("analyze", "s", "--format", "json").json["comparisons"]
     words = drawn(cli, monkeypatch, "s")["normality"]
     p = found["diagnostics"]["shapiro_wilk_p"]["differences"]
-    assert f"Shapiro–Wilk p = {p:.2g}, n = 5" in words and "it never switches the test" in words
+    assert f"Shapiro–Wilk p = {p:.2g}, n = 5" in words and "it never changes the test" in words
     alone = drawn(cli, monkeypatch, "s", "--unpaired")["normality"]
     assert alone.count("Shapiro–Wilk p = ") == 2 and "values of report_accuracy" in alone
 

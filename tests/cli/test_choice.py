@@ -359,7 +359,7 @@ def test_without_anything_to_price_the_family_is_trained(cli: Cli, with_data: St
 
 def test_words_that_would_do_nothing_are_refused(cli: Cli, points: Path) -> None:
     answer = cli("cost-performance", "--configs", str(points), "--runs", "3")
-    assert answer.code == 2 and "--runs: only when the default family is trained" in answer.err
+    assert answer.code == 2 and "--runs: only allowed when the default family is trained" in answer.err
     both = cli("cost-performance", "some-study", "--configs", str(points))
     assert both.code == 1 and "exclude each other" in both.err
     assert cli("cost-performance", "--set", "steps").code == 2

@@ -110,7 +110,7 @@ def test_an_option_beyond_64_bits_is_refused_before_anything_is_written(cli: Cli
 
 def test_a_flag_beyond_64_bits_is_refused(cli: Cli) -> None:
     answer = cli("runs", "list", "--limit", "1" + "0" * 30)
-    assert answer.code == 2 and "--limit must be a whole number of at most 64 bits" in answer.err
+    assert answer.code == 2 and "--limit must be an integer of at most 64 bits" in answer.err
 
 
 def test_text_that_no_file_can_hold_is_refused(cli: Cli) -> None:
@@ -130,9 +130,9 @@ def test_an_argument_that_is_not_utf_8_is_refused(shell: Cli) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("limit: [3]", "limit: must be one value"), ("limit: {a: 1}", "limit: must be one value"),
-        ("study: [[s]]", "study: must be a value, or a list of values"), ("where: [[a]]", "where: must be a value, or a list of values"),
-        ("limit: .inf", "limit: must be a whole number, not inf"), ("limit: 2.5", "limit: must be a whole number, not 2.5"),
+        ("limit: [3]", "limit: must be a single value"), ("limit: {a: 1}", "limit: must be a single value"),
+        ("study: [[s]]", "study: must be a single value or a list of values"), ("where: [[a]]", "where: must be a single value or a list of values"),
+        ("limit: .inf", "limit: must be an integer, not inf"), ("limit: 2.5", "limit: must be an integer, not 2.5"),
         ("limit: true", "limit: must be a number, not true"),
     ],
 )  # fmt: skip

@@ -130,7 +130,7 @@ def test_one_run_has_no_standard_deviation(cli: Cli) -> None:
     assert [row["ci"] for row in answer.json["results"]] == [None, None]
     assert answer.json["best"]["set"] is None
     text = cli("sweep", "fake", "--param", "effect=0,0.1", "--runs", "1").out
-    assert "Nothing can be told apart: too few runs" in text
+    assert "The values cannot be compared: too few runs" in text
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_sweep_that_is_interrupted_goes_on_to_the_same_result(
 def test_a_grid_that_grows_keeps_what_is_finished(cli: Cli, launched: Cli) -> None:
     name = launched(*SWEPT).json["study"]
     answer = cli("temperature", "--start", "1", "--end", "3", "--step", "0.5", "--runs", "3", *SMALL, "--study", name)
-    assert answer.code == 0 and "15 runs; 6 already there" in answer.err
+    assert answer.code == 0 and "15 runs; 6 already recorded" in answer.err
     other = cli("temperature", *SMALL[:-2], "--labels", "300", "--study", name)
     assert other.code == 1 and "labels 200 → 300" in other.err, "other settings under an old name are refused"
 
@@ -287,7 +287,7 @@ def test_strategies_are_compared_with_the_baseline_and_their_costs(cli: Cli, lau
     assert "Memory (GB)" in text and "Strategy" in text
     title, underline, empty, first, *_ = text.splitlines()
     assert (title, underline, empty) == ("Strategy Comparison Results", "=" * 27, "")
-    assert first.split()[1:3] in (["is", "ahead"], ["is", "best"])
+    assert first.split()[1:3] in (["has", "the"], ["is", "best"])
     settled = "Statistical significance (p < 0.05, adjusted for 6 comparisons):"
     assert (settled in text) == bool(found["significant"])
 
@@ -325,7 +325,7 @@ def test_an_ablation_takes_away_what_it_says(cli: Cli, launched: Cli) -> None:
     assert [each["components"] for each in found["interactions"]] == removed[3:]
     text = cli(*ABLATED).out
     assert text.startswith("Ablation Study Results\n======================\n\n")
-    assert re.search(r"^Full model +0\.\d+ +baseline", text, re.MULTILINE) and "Together:" in text
+    assert re.search(r"^Full model +0\.\d+ +baseline", text, re.MULTILINE) and "Interactions:" in text
 
 
 BASE = "strategy: combined\ntemperature: 4.0\nalpha: 0.5\n"
@@ -336,7 +336,7 @@ def test_a_base_file_of_three_options_gives_the_same_student(cli: Cli, launched:
     (tmp_path / "config.yaml").write_text(BASE)
     components = ("--components", "temperature, attention_loss,layer_matching ")
     answer = cli(*ABLATED, "--base", "config.yaml", *components, "--format", "json")
-    assert "14 runs; 14 already there" in answer.err, "no run was trained again"
+    assert "14 runs; 14 already recorded" in answer.err, "no run was trained again"
     assert answer.json == found
 
 
@@ -453,7 +453,7 @@ def test_a_metric_that_nobody_logged_loses_nothing(cli: Cli) -> None:
     answer = cli(*line, "--metric", "nonsense", "--direction", "max")
     assert answer.code == 1 and "unknown metric 'nonsense'" in answer.err
     again = cli(*line)
-    assert again.code == 0 and "4 runs; 4 already there" in again.err
+    assert again.code == 0 and "4 runs; 4 already recorded" in again.err
     assert cli("analyze", "s").code == 0
 
 

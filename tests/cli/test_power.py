@@ -118,7 +118,9 @@ def test_the_text_says_what_the_plan_makes_of_the_pilot(tmp_path: Path, cli: Cli
     text = " ".join(
         cli("power", "--sesoi", "0.01", "--from", path, "--hours-per-run", "0.2", "--price-per-hour", "1.3").out.split()
     )
-    assert "80 % power on average over what the true sd may be" in text and "The pilot's effect is not used" in text
+    assert (
+        "80 % power on average over the uncertainty of the true sd" in text and "The pilot's effect is not used" in text
+    )
     assert "$7.80" in text and "6.00 h" in text
     bound = " ".join(cli("power", "--sesoi", "0.01", "--from", path, "--assurance", "0.8").out.split())
-    assert "with 80 % assurance; the plan is made for that bound" in bound
+    assert "with 80 % assurance; the plan uses that bound" in bound

@@ -60,5 +60,5 @@ def test_what_is_planned_is_what_is_launched(cli: Callable[..., Answer], store: 
 
 @pytest.mark.parametrize("line", ["temperature --help", "launch fake --base-run-name x --help"])
 def test_help_plans_nothing(line: str) -> None:
-    with pytest.raises(UsageError, match="launches nothing"):
+    with pytest.raises(UsageError, match="does not launch a study"):
         study_of_command(line)

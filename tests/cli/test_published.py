@@ -40,7 +40,7 @@ def test_a_table_of_two_means_gets_a_verdict(table: str, cli: Cli) -> None:
     answer = cli("analyze", "--from", table, "--metric", "accuracy", "--candidate", "new")
     assert answer.code == 0 and answer.err == ""
     assert answer.out.startswith("new is better than base: accuracy +0.0300 [+0.0138, +0.0462], +3.5 % (95 % interval")
-    assert "no seeds, so the arms are compared unpaired" in answer.out and "losses are unknown" in answer.out
+    assert "no seeds, so the comparison is unpaired" in answer.out and "does not say how many runs failed" in answer.out
 
 
 def test_the_numbers_are_those_of_the_runs(cli: Cli) -> None:
@@ -105,7 +105,7 @@ def test_tasks_are_compared_one_by_one(cli: Cli) -> None:
     assert answer.out.startswith(
         "new is better than base on a, not distinguishable from base on b (accuracy, Holm over"
     )
-    assert "new has no row for task c" in answer.out and "the standard errors times √n" in answer.out
+    assert "new has no row for task c" in answer.out and "computed as standard errors times √n" in answer.out
     found = cli("analyze", "--from", name, "--metric", "accuracy", "--claims", "--format", "json").json
     assert [(row["task"], row["holds"]) for row in found["claims"]] == [("a", True), ("b", False)]
     assert [arm["sd_from"] for arm in found["arms"]] == ["se"] * 5 and found["arms"][0]["planned"] is None
@@ -119,13 +119,13 @@ def test_tasks_are_compared_one_by_one(cli: Cli) -> None:
 def test_claims_say_what_holds_and_what_the_runs_detect(table: str, cli: Cli) -> None:
     out = cli("analyze", "--from", table, "--metric", "accuracy", "--claims").out
     assert out.startswith("1 of 3 differences from base holds (accuracy, error rate 5 %, Holm over 3 comparisons).")
-    assert "detects: the true difference that the printed numbers of runs detect" in out and "Give --sesoi" in out
+    assert "detects: the true difference that the printed number of runs detects" in out and "Pass --sesoi" in out
 
 
 def test_claims_with_a_margin_say_how_many_runs_it_needs(table: str, cli: Cli) -> None:
     line = ["analyze", "--from", table, "--metric", "accuracy", "--claims", "--sesoi", "0.01"]
     out = cli(*line).out
-    assert "n needed" in out and "assumes that the true difference is the margin, not the printed one" in out
+    assert "n needed" in out and "assumes that the true difference equals the margin, not the printed difference" in out
     claims = cli(*line, "--format", "json").json["claims"]
     assert [row["candidate"] for row in claims] == ["new", "wide", "same"]
     assert all(row["n_needed"] > 5 for row in claims)

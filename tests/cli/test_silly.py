@@ -52,7 +52,7 @@ def test_a_terminal_that_cannot_show_a_sign_is_no_reason_to_fail(shell: Callable
 
 def test_options_before_the_recipe_are_not_swallowed(cli: Cli) -> None:
     refused = cli("train", "--format", "json", "fake")
-    assert refused.code == 2 and "--format belongs after the recipe" in refused.err
+    assert refused.code == 2 and "--format must come after the recipe" in refused.err
 
 
 def test_nothing_can_be_added_to_a_run_that_has_ended(tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ def test_an_interface_that_takes_anything_is_noted(cli: Cli, programs: tuple[str
         found["interface"] == {"function": "f.py:run", "takes_any": True, "parameters": []}
         and found["not_accepted"] == []
     )
-    assert "takes any parameter" in cli("sync", *programs, "--interface", "f.py:run").out
+    assert "accepts any parameter" in cli("sync", *programs, "--interface", "f.py:run").out
 
 
 def assert_told(answer: Answer, *parts: str, code: int = 1) -> None:
@@ -274,22 +274,22 @@ def assert_told(answer: Answer, *parts: str, code: int = 1) -> None:
         ("own_modul:x", ["no module 'own_modul'; did you mean 'own_module'?"]),
         ("own_module.inner:x", ["no module 'own_module.inner'"]),
         ("fairtrial.cli.trian:x", ["no module 'fairtrial.cli.trian'; did you mean 'fairtrial.cli.train'?"]),
-        ("own_module:trian", ["own_module has nothing named 'trian'; did you mean 'train'?", "Commands there: train, group, app"]),
+        ("own_module:trian", ["own_module has no attribute 'trian'; did you mean 'train'?", "Commands there: train, group, app"]),
         ("own_module:function", ["is of type function, not a Click or Typer command", "@app.command()"]),
         ("own_module:number", ["is of type int, not a Click or Typer command"]),
-        ("own_module:empty", ["Typer cannot make a command of 'own_module:empty'"]),
-        ("own_module", ["'own_module' does not say what to take from which module", "package.module:attribute"]),
-        ("", ["does not say what to take"]),
-        ("own_module:", ["does not say what to take"]),
+        ("own_module:empty", ["Typer cannot convert 'own_module:empty' to a command"]),
+        ("own_module", ["'own_module' does not name a module and an attribute", "package.module:attribute"]),
+        ("", ["does not name a module and an attribute"]),
+        ("own_module:", ["does not name a module and an attribute"]),
         ("own_module:train 'x", ["No closing quotation"]),
         ("own_module:group", ["is a group of commands: inner", "'own_module:group inner'"]),
         ("own_module:app", ["is a group of commands: one, two"]),
         ("own_module:app onne", ["unknown command 'onne'; did you mean 'one'?"]),
-        ("own_module:train more", ["there are no subcommands, so 'more' names nothing"]),
+        ("own_module:train more", ["the command has no subcommands, but 'more' was given"]),
         ("broken.py:x", ["broken.py cannot be imported: ZeroDivisionError", "--debug"]),
         ("needy:x", ["needy cannot be imported: ModuleNotFoundError", "not_there"]),
-        ("leaving:x", ["leaving ends the program when it is imported (exit code 7)", "__main__"]),
-        ("missing.py:x", ["no file", "missing.py"]),
+        ("leaving:x", ["leaving exits when it is imported (exit code 7)", "__main__"]),
+        ("missing.py:x", ["file not found", "missing.py"]),
         ("fairtrial.cli.train:command clasify", ["did you mean 'classify'?"]),
         ("fairtrial.cli.train:command ./none.py", ["no recipe file"]),
     ],
@@ -335,7 +335,7 @@ def test_all_that_is_wrong_is_told_at_once(cli: Cli, tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("lr:\n", "the exclusion 'lr' has no reason"),
-        ("lr: [a]\n", "the reason of the exclusion 'lr' is no text: ['a']"),
+        ("lr: [a]\n", "the reason of the exclusion 'lr' is not text: ['a']"),
         ("- lr\n", "does not hold a mapping"),
         ("*-dir: why\n", "is not valid YAML"),
         ("lr: a\nlr: b\n", "is there twice"),

@@ -179,7 +179,7 @@ def test_all_problems_of_a_categories_file_are_told_at_once(
     for part in (
         "unknown key 'categorys'; did you mean 'categories'?", "category 1 ('a'): unknown key 'pattern'; did you mean "
         "'patterns'?", "category 1 ('a'): the key 'patterns' is missing", "category 2: 'name' must be text, not ''",
-        "category 2: 'patterns' must be a list of at least one pattern", "category 3 must have the keys name and patterns",
+        "category 2: 'patterns' must be a list with at least one pattern", "category 3 must have the keys name and patterns",
         "category 4 ('b'): 'reason' must be text, not None", "category 4 ('b'): the pattern 1 must be text",
         "category 4 ('b'): the pattern '' must have 1 to 100 characters", "category 5 ('c'): 'patterns' must be a list",
         "--show-categories",

@@ -515,7 +515,7 @@ def only_missing(desk: Desk) -> None:
     base = "launch fake --steps 5 --base-run-name gaps --seeds"
     assert "3 runs" in desk.run("fake", f"{base} 3").err
     told = desk.run("fake", f"{base} 4").err
-    said("4 runs; 3 already there")(Answer(0, "", told))
+    said("4 runs; 3 already recorded")(Answer(0, "", told))
 
 
 def failed(desk: Desk) -> None:

@@ -118,7 +118,7 @@ def test_a_recipe_has_the_cards_that_it_can_use(cli: Cli) -> None:
 
 def test_contradicting_places_and_cards_are_refused(cli: Cli) -> None:
     told = cli("launch", "fake", "--skypilot", "--on", "ray", "--dry-run")
-    assert told.code == 2 and "--skypilot means --on skypilot, and this launch is --on ray" in told.err
+    assert told.code == 2 and "--skypilot and --on ray are contradictory" in told.err
     assert cli("launch", "fake", "--skypilot", "--on", "local", "--dry-run").code == 2
     told = cli("launch", "fake", "--skypilot", "--gpus", "0", "--with", "accelerators=L4", "--dry-run")
     assert told.code == 1 and "requests GPUs, but --gpus 0 requests none" in told.err

@@ -143,7 +143,7 @@ def test_a_launcher_that_is_asked_to_end_does_what_ctrl_c_does(store: Store, sig
         process.send_signal(number)
         time.sleep(0.1)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "the same command goes on from there" in err and "Killing" not in err
+    assert process.returncode == 130 and "run the same command again to resume" in err and "Killing" not in err
     for run in ("a.seed1", "b.seed1"):
         found = store.run("s", run)
         assert found and found.status is Status.INTERRUPTED and found.paths.last.exists()

@@ -118,7 +118,7 @@ def test_train_tells_a_person_what_arrived(cli: Callable[..., Answer], receiver:
     receiver.behave = refuse(503)
     words = ("train", "fake", "--steps", "5", "--seed", "2", "--otlp", receiver.address)
     failed = cli(*words)
-    assert failed.code == 0 and "did not arrive" in failed.out and "HTTP 503" in failed.out
+    assert failed.code == 0 and "did not reach" in failed.out and "HTTP 503" in failed.out
     found = cli(*words, "--replace", "--format", "json").json
     assert found["telemetry"]["dropped"] > 0 and found["telemetry"]["sent"] == 0
 

@@ -158,7 +158,7 @@ def profiles(*names: str) -> Any:
 ALL: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "learning_curves": (
         lambda: curves("control", "warm up", window=(500, 1000)),
-        ["control", "warm up", "eval_accuracy", "step", "95 % band", "the steps of the summary"],
+        ["control", "warm up", "eval_accuracy", "step", "95 % band", "the steps used by the summary"],
     ),
     "paired_differences": (pairs, ["control", "warm up", "is better than", "report_accuracy", "seed 3", "of 5 pairs"]),
     "difference_distribution": (
@@ -186,12 +186,20 @@ ALL: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "arms": (
         strategies,
         [str(row["name"]) for row in STRATEGIES]
-        + ["0.6600 [0.6500, 0.6700]", "[−∞, 0.6500]", "no interval", "no value", ">best<", ">alike<", ">baseline<"],
+        + [
+            "0.6600 [0.6500, 0.6700]",
+            "[−∞, 0.6500]",
+            "no interval",
+            "no value",
+            ">best<",
+            ">may be best<",
+            ">baseline<",
+        ],
     ),
-    "radial_profile": (radial, ["variant 0", "variant 1", "metric 3", "1.2", "scale of its own", "scores highest on"]),
+    "radial_profile": (radial, ["variant 0", "variant 1", "metric 3", "1.2", "its own scale", "scores highest on"]),
     "performance_profiles": (
         lambda: profiles("control", "warm up"),
-        ["control", "warm up", "normalised score", "τ", "warm up lies at or above control"],
+        ["control", "warm up", "normalised score", "τ", "warm up is at or above control"],
     ),
 }
 
@@ -425,7 +433,7 @@ def test_unknown_and_infinite_points_are_gaps() -> None:
 def test_an_interval_that_goes_on_has_an_arrow(low: float | None, high: float | None, told: str, arrow: bool) -> None:
     text = words(distribution(low=low, high=high))
     assert told in text
-    assert ("An arrow: the interval goes on." in text) == arrow
+    assert ("Arrows: the interval extends beyond the frame." in text) == arrow
     assert rendered(forest([comparison("a", 0.02, low, high, "inconclusive")]), ".png").startswith(MAGIC[".png"])
 
 
@@ -488,7 +496,7 @@ def test_a_sweep_colours_what_cannot_be_told_apart_from_the_best() -> None:
     assert best == [{"x": 4.0, "y": 0.66, "colour": style.BLUE}]
     assert place_of(sweep(), "best")["x"] == pytest.approx(4)
     assert place_of(sweep(), "best")["y"] > 0.665
-    assert "Blue: cannot be told apart from the best." in words(sweep())
+    assert "Blue: statistically indistinguishable from the best." in words(sweep())
 
 
 def test_the_best_of_a_sweep_is_blue_even_if_it_is_not_said_to_be_like_itself() -> None:
@@ -555,17 +563,17 @@ def test_huge_intervals_do_not_stretch_a_sweep() -> None:
         (pytest.approx(0.64), pytest.approx(0.66)),
         (low, high),
     ]
-    assert "An arrow: the interval goes on." in words(chart)
+    assert "Arrows: the interval extends beyond the frame." in words(chart)
 
 
 @pytest.mark.slow
 def test_a_value_that_diverged_does_not_flatten_the_others() -> None:
     chart = sweep([swept(1, 0.60), swept(2, 0.65), swept(3, 0.66), swept(4, 5e4)])
     assert domain(chart, "y")[1] < 1
-    assert "Some means lie outside the frame." in words(chart)
+    assert "Some means are outside the frame." in words(chart)
     rows = [*STRATEGIES, arm("diverged", 5e4, None, None, "other")]
     assert domain(strategies(rows), "x")[1] < 1
-    assert "Some means lie outside the frame." in words(strategies(rows))
+    assert "Some means are outside the frame." in words(strategies(rows))
     assert "50,000.0000 no interval" in words(strategies(rows))
 
 
@@ -616,10 +624,11 @@ def test_arms_keep_their_order_and_have_the_colour_of_their_group() -> None:
 def test_arms_explain_only_the_colours_that_are_there() -> None:
     text = words(strategies())
     assert all(
-        colour in text for colour in ("Blue, alike: cannot", "Orange: can", "Grey: the baseline", "higher is better")
+        colour in text
+        for colour in ("Blue, may be best: ", "Orange: statistically", "Gray: the baseline", "higher is better")
     )
     text = words(strategies(STRATEGIES[:1]))
-    assert not any(colour in text for colour in ("Blue", "Orange", "Grey"))
+    assert not any(colour in text for colour in ("Blue", "Orange", "Gray"))
 
 
 numbers = st.one_of(st.none(), st.sampled_from([NAN, INF, -INF, 1e308, -1e308]), st.floats(width=32))

@@ -170,7 +170,7 @@ def test_exclusions_need_a_pattern_and_a_reason_and_all_problems_are_told_at_onc
         "the exclusion 'lr' has no reason",
         "the exclusion '=why' names no option",
         "the exclusion 'x' has no reason",
-        "the reason of the exclusion 'y' is no text: 3",
+        "the reason of the exclusion 'y' is not text: 3",
         "the exclusion '--=dashes' names no option",
     ]
 

@@ -137,7 +137,7 @@ def test_no_shell_sees_the_command(tmp_path: Path) -> None:
     ("command", "told"),
     [
         ("no-such-program --x", "cannot run the test command: no-such-program: no such program"),
-        ("'open", "cannot read the test command ''open': No closing quotation"),
+        ("'open", "cannot parse the test command ''open': No closing quotation"),
         ("  ", "the test command is empty"),
     ],
 )

@@ -1,1 +1,1 @@
-"""The command line: one file per command, each a thin caller of `api`."""
+"""The command line: one module per command, each a thin wrapper around `api`."""

@@ -1,4 +1,4 @@
-"""fairtrial research init, add, remove and cite: what the project is, what belongs to it, how it is cited."""
+"""fairtrial research init, add, remove and cite: describe the project, choose its files, cite it."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ from fairtrial.cli._output import Output, with_output, with_own_output
 from fairtrial.core.errors import UserError
 
 AUTHOR_HELP = (
-    "Who made it: 'Given Family; orcid=…; affiliation=…'. Repeat it for more, in the order of citation.  "
+    "An author: 'Given Family; orcid=…; affiliation=…'. Repeat the option for more authors, in citation order.  "
     "[default: git's user.name, else unknown]"
 )
-ARTIFACT_HELP = "The artifact.yaml.  [default: the nearest one above]"
+ARTIFACT_HELP = "Path of artifact.yaml.  [default: the nearest one in this folder or above]"
 
 
 @click.command("init", cls=ManyValuesCommand)
-@click.option("--id", "id_", required=True, metavar="NAME", help="Short name, fit for a file.")
-@click.option("--title", required=True, help="What it is called where it is cited.")
-@click.option("--type", "kind", required=True, metavar="KIND", help="dataset, model, code or experiment.")
+@click.option("--id", "id_", required=True, metavar="NAME", help="Short name, usable as a file name.")
+@click.option("--title", required=True, help="Title to cite it by.")
+@click.option(
+    "--type", "kind", required=True, metavar="KIND", help="Kind of artifact: dataset, model, code or experiment."
+)
 @click.option("--author", "authors", multiple=True, metavar="NAME", help=AUTHOR_HELP)
-@click.option("--license", "license_", metavar="SPDX", help="Such as Apache-2.0, MIT or CC-BY-4.0.  [default: none]")
-@click.option("--keywords", metavar="LIST", help="Words to find it by, with commas between them.")
-@click.option("--description", metavar="TEXT", help="A few sentences on what is in it.")
-@click.option("--version", "version_", metavar="TEXT", help="Of the artifact.  [default: 0.1.0]")
-@click.option("--date", "day", metavar="YYYY-MM-DD", help="Of release.  [default: today]")
-@click.option("--doi", metavar="DOI", help="Only if it has been given one.")
-@click.option("--url", metavar="URL", help="Where it can be found.")
-@click.option("--output", metavar="FOLDER", default=".", show_default=True, help="The folder of the project.")
+@click.option(
+    "--license", "license_", metavar="SPDX", help="SPDX license, such as Apache-2.0 or CC-BY-4.0.  [default: none]"
+)
+@click.option("--keywords", metavar="LIST", help="Search keywords, separated by commas.")
+@click.option("--description", metavar="TEXT", help="What it contains, in a few sentences.")
+@click.option("--version", "version_", metavar="TEXT", help="Version of the artifact.  [default: 0.1.0]")
+@click.option("--date", "day", metavar="YYYY-MM-DD", help="Release date.  [default: today]")
+@click.option("--doi", metavar="DOI", help="Its DOI, if one is already assigned.")
+@click.option("--url", metavar="URL", help="Web address of the artifact.")
+@click.option("--output", metavar="FOLDER", default=".", show_default=True, help="Project folder.")
 @with_own_output
 def init_command(
     out: Output, id_: str, title: str, kind: str, authors: Sequence[str], license_: str | None, keywords: str | None,
     version_: str | None, day: str | None, output: str, **rest: Any,
 ) -> None:  # fmt: skip
-    """Describe a research artifact: writes artifact.yaml, which makes the folder a project, and CITATION.cff."""
+    """Describe a research artifact: write artifact.yaml, which makes the folder a project, and CITATION.cff."""
     from fairtrial.api.evidence.artifact import init_artifact
     from fairtrial.research.artifact import not_stated, parse_author
 
@@ -63,8 +67,8 @@ def init_command(
         document,
         [document],
         lambda console: console.print(
-            f"Wrote {project.paths.artifact} and {project.paths.citation.name}. What is run here or below is kept in "
-            f"{project.artifact.store}.",
+            f"Wrote {project.paths.artifact} and {project.paths.citation.name}. "
+            f"Runs started in this folder or below it go to {project.artifact.store}.",
             markup=False,
         ),
     )
@@ -75,7 +79,7 @@ def init_command(
 @click.option("--artifact", metavar="FILE", help=ARTIFACT_HELP)
 @with_output
 def add_command(out: Output, files: Sequence[str], artifact: str | None) -> None:
-    """Let files, such as redirected output, belong to the project and to its bundle."""
+    """Add files, such as redirected output, to the project and its bundle."""
     from fairtrial.api.evidence.artifact import add_file
 
     _give_names(out, "added", [add_file(file, artifact) for file in files], "Added")
@@ -86,10 +90,10 @@ def add_command(out: Output, files: Sequence[str], artifact: str | None) -> None
 @click.option("--artifact", metavar="FILE", help=ARTIFACT_HELP)
 @with_output
 def remove_command(out: Output, files: Sequence[str], artifact: str | None) -> None:
-    """Let files that were added no longer belong to the project. The files themselves stay where they are."""
+    """Remove added files from the project. The files themselves are not deleted."""
     from fairtrial.api.evidence.artifact import remove_file
 
-    _give_names(out, "removed", [remove_file(file, artifact) for file in files], "No longer part of it:")
+    _give_names(out, "removed", [remove_file(file, artifact) for file in files], "Removed from the project:")
 
 
 def _give_names(out: Output, what: str, names: Sequence[str], said: str) -> None:
@@ -102,11 +106,13 @@ def _give_names(out: Output, what: str, names: Sequence[str], said: str) -> None
 
 @click.command("cite")
 @click.argument("artifact", required=False)
-@click.option("--style", default="bibtex", show_default=True, metavar="NAME", help="bibtex, cff or apa.")
+@click.option(
+    "--style", default="bibtex", show_default=True, metavar="NAME", help="Citation style: bibtex, cff or apa."
+)
 @with_own_output
-@click.option("--output", metavar="FILE", help="Write it to a file.")
+@click.option("--output", metavar="FILE", help="Write the citation to this file.")
 def cite_command(out: Output, artifact: str | None, style: str, output: str | None) -> None:
-    """Say how to cite the artifact, with what artifact.yaml says and nothing else."""
+    """Print a citation of the artifact, made only from the fields of artifact.yaml."""
     from fairtrial.api.evidence.artifact import cite, load_project
     from fairtrial.report.documents import write_text
     from fairtrial.research.artifact import NO_AUTHOR
@@ -116,7 +122,7 @@ def cite_command(out: Output, artifact: str | None, style: str, output: str | No
         out.say(NO_AUTHOR)
     if output:
         if Path(output).exists():
-            raise UserError(f"{output} is there already", hint="Choose another --output.")
+            raise UserError(f"{output} already exists", hint="Choose another --output.")
         write_text(Path(output), text)
         out.say(f"Wrote {output}")
         return

@@ -1,4 +1,4 @@
-"""What bench found, for people: the headline first, then where the time goes, what it costs, and what would help."""
+"""Text output of `bench`: the headline, the time per phase, the resources used, and suggested speed-ups."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def show_bench(console: Console, bench: Bench, against: AgainstBaseline | None) 
         _show_rates(console, bench.rates)
     if bench.suggestions:
         console.print()
-        console.print("What would be faster:", style="bold")
+        console.print("Suggested speed-ups:", style="bold")
         for each in bench.suggestions:
             console.print(f"  {each}", markup=False)
     show_cautions(console, [*bench.cautions, *(against.cautions if against else ())])
@@ -53,14 +53,14 @@ def show_pair(console: Console, speed_pair: SpeedPair) -> None:
     for number, times in enumerate(zip(*speed_pair.seconds.values(), strict=True)):
         table.add_row(str(number + 1), *(f"{1e3 * each:.4g} ms" for each in times), f"{times[1] / times[0]:.3f}")
     console.print(table)
-    console.print(f"Milliseconds per {speed_pair.unit}, in turns A B B A.", markup=False)
+    console.print(f"Milliseconds per {speed_pair.unit}; the order of runs is A B B A.", markup=False)
     show_cautions(console, speed_pair.cautions)
 
 
 def _headline(bench: Bench) -> str:
     rate = bench.throughput
     if rate.value is None or not bench.sufficient:
-        return f"Insufficient: {counted(len(bench.steps), 'step')} of {bench.recipe}, too few to measure."
+        return f"Insufficient: {counted(len(bench.steps), 'step')} of {bench.recipe} are too few to measure."
     decimals = 0 if rate.value >= 100 else 3
     shown = f"{rate.value:,.{decimals}f} {rate.unit}{_limits(rate, decimals)}"
     return f"{bench.recipe}: {shown}, {counted(len(bench.steady), 'steady step')}."
@@ -95,7 +95,7 @@ def _show_phases(console: Console, bench: Bench) -> None:
     for row in bench.phase_rows():
         share = "" if row["share"] is None else f"{100 * row['share']:.1f} %"
         per_batch = [f"{row['ms_per_batch']:.3f}"] if several else []
-        near = "near the timer" if row["near_timer"] else ""
+        near = "near timer overhead" if row["near_timer"] else ""
         table.add_row(*(Text(cell) for cell in (row["phase"], f"{row['ms_per_step']:.3f}", *per_batch, share, near)))
     console.print(table)
 
@@ -108,20 +108,20 @@ def _expenses(bench: Bench) -> Iterator[str]:
         yield f"An epoch of {resources['steps_per_epoch']:,} steps: {value}{limits}."
     if resources.get("tensor_bytes"):
         kinds = ", ".join(f"{name} {_memory(size)}" for name, size in resources["tensor_bytes"].items() if size)
-        yield f"Memory of tensors: {_memory(resources['peak_tensor_bytes'])} ({kinds})."
+        yield f"Peak tensor memory: {_memory(resources['peak_tensor_bytes'])} ({kinds})."
     if resources.get("peak_process_bytes"):
-        yield f"Memory of the process: {_memory(resources['peak_process_bytes'])} at most."
+        yield f"Peak process memory: {_memory(resources['peak_process_bytes'])}."
     if resources.get("flops_per_step"):
         yield _arithmetic(bench)
     if resources.get("parameters"):
         trained = resources["trainable_parameters"]
-        part = "" if trained == resources["parameters"] else f", of which {trained:,} are trained"
+        part = "" if trained == resources["parameters"] else f", {trained:,} of them trainable"
         yield f"Parameters: {resources['parameters']:,}{part}."
     if bench.monitored:
         yield from _monitored(bench.monitored)
     if bench.noise:
         yield _noise(bench.noise)
-    yield f"Timer: {1e6 * bench.event_seconds:.2f} µs per event."
+    yield f"Timer overhead: {1e6 * bench.event_seconds:.2f} µs per event."
     if bench.trace:
         yield f"Trace of {counted(len(bench.traced), 'step')}: {bench.trace} (open it in Perfetto)."
 
@@ -136,23 +136,26 @@ def _arithmetic(bench: Bench) -> str:
     part = bench.utilisation
     used = ""
     if part is not None and part.value is not None and bench.peak is not None:
-        used = f": {100 * part.value:.0f} % of the {bench.peak.best:.3g} that were seen here"
+        used = f": {100 * part.value:.0f} % of the {bench.peak.best:.3g} GFLOP/s measured on this machine"
     return f"Arithmetic: {flops / 1e6:,.3g} MFLOP per step{rate}{used}."
 
 
 def _monitored(monitored: Monitored) -> Iterator[str]:
     busy = "" if monitored.cpu_percent is None else f"{monitored.cpu_percent:.0f} % of one core, "
-    switches = f"{monitored.voluntary_switches:,} waits, {monitored.involuntary_switches:,} times pushed aside"
-    yield f"Processor: {busy}{switches} in {counted(monitored.steps, 'step')}."
+    switches = (
+        f"{monitored.voluntary_switches:,} voluntary and "
+        f"{monitored.involuntary_switches:,} involuntary context switches"
+    )
+    yield f"CPU: {busy}{switches} in {counted(monitored.steps, 'step')}."
     if monitored.rss_bytes:
         yield (
-            f"Resident memory: {_memory(max(monitored.rss_bytes))} at most in "
-            f"{counted(len(monitored.rss_bytes), 'look')}."
+            f"Peak resident memory: {_memory(max(monitored.rss_bytes))} in "
+            f"{counted(len(monitored.rss_bytes), 'sample')}."
         )
     if monitored.gpu_unavailable:
         yield f"GPU: unavailable: {monitored.gpu_unavailable}."
     for card in monitored.cards():
-        yield f"GPU {card['name']}: {card['load_percent']:.0f} % busy, {_memory(card['memory_bytes'])} at most."
+        yield f"GPU {card['name']}: {card['load_percent']:.0f} % busy, peak memory {_memory(card['memory_bytes'])}."
 
 
 def _noise(noise_scale: NoiseScale) -> str:
@@ -180,13 +183,13 @@ def _show_sizes(console: Console, batch_sizes: BatchSizes) -> None:
     if batch_sizes.knee and batch_sizes.knee.knee.value is not None:
         console.print(
             f"Knee: {batch_sizes.knee.knee.value:,.0f} examples{_limits(batch_sizes.knee.knee, 0)}: "
-            "there a step's fixed "
-            f"{1000 * batch_sizes.knee.fixed:.3g} ms are half of its time.",
+            "at this size the fixed cost of a step, "
+            f"{1000 * batch_sizes.knee.fixed:.3g} ms, is half of its time.",
             markup=False,
         )
     if batch_sizes.largest is not None:
         console.print(
-            f"Largest by memory: {batch_sizes.largest:,} at most ({batch_sizes.largest_basis}).", markup=False
+            f"Memory limits the batch size to {batch_sizes.largest:,} ({batch_sizes.largest_basis}).", markup=False
         )
 
 
@@ -194,7 +197,7 @@ def _show_rates(console: Console, learning_rates: LearningRates) -> None:
     console.print()
     table = plain_table("Learning rate", "Applied", f"Loss after {learning_rates.steps} steps", "Diverged")
     for row in learning_rates.rows:
-        applied = "" if row.applied is None else f"{row.applied:.3g}" + ("" if row.verified else " (not as asked)")
+        applied = "" if row.applied is None else f"{row.applied:.3g}" + ("" if row.verified else " (not as given)")
         loss = f"{shown_value(row.loss.value)}{_limits(row.loss, 3)}"
         table.add_row(f"{row.rate:g}", applied, loss, f"{row.diverged} of {row.runs}")
     console.print(table)

@@ -1,4 +1,4 @@
-"""fairtrial research bundle, verify, export and deposit: what leaves the project, and how it is checked."""
+"""fairtrial research bundle, verify, export and deposit: publish the project, and check what was published."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ if TYPE_CHECKING:
     from fairtrial.research.archive import ProgressCallback
 
 _BUNDLE_OPTIONS = (
-    click.option("--study", "studies", multiple=True, metavar="NAME", help="Only this study; repeat it for more."),
-    click.option("--checkpoints", is_flag=True, help="Include best.pt of every run."),
+    click.option(
+        "--study", "studies", multiple=True, metavar="NAME", help="Only this study; repeat the option for more."
+    ),
+    click.option("--checkpoints", is_flag=True, help="Include the best checkpoint (best.pt) of every run."),
     click.option("--charts/--no-charts", default=True, help="Draw the charts of every analysis.  [default: charts]"),
     click.option(
         "--allow",
         multiple=True,
         metavar="FILE|kind:KIND",
-        help="Pack it although it looks like a credential: a file of the bundle, or a kind; repeat it for more.",
+        help="Include text that looks like a credential: name the file or the kind; repeat the option for more.",
     ),
 )
 
 
 def with_content(function: Any) -> Any:
-    """The options that say what goes into a bundle."""
+    """Add the options that choose the content of a bundle."""
     for option in reversed(_BUNDLE_OPTIONS):
         function = option(function)
     return function
@@ -46,20 +48,20 @@ def with_content(function: Any) -> Any:
 
 @click.command("bundle", cls=ManyValuesCommand)
 @click.argument("artifact", required=False)
-@click.option("--zip", "zipped", is_flag=True, help="Pack it into one file; otherwise it is a folder.")
-@click.option("--output", metavar="PATH", help="Where to write it.  [default: ID-VERSION beside artifact.yaml]")
+@click.option("--zip", "zipped", is_flag=True, help="Write one zip file instead of a folder.")
+@click.option("--output", metavar="PATH", help="Where to write it.  [default: ID-VERSION, next to artifact.yaml]")
 @with_content
-@click.option("--force", is_flag=True, help="Overwrite a zip that is there.")
-@click.option("--dry-run", is_flag=True, help="Say what it would hold and how large it would be; write nothing.")
+@click.option("--force", is_flag=True, help="Overwrite an existing zip file.")
+@click.option("--dry-run", is_flag=True, help="Print the content and size of the bundle, but write nothing.")
 @with_own_output
 def bundle_command(
     out: Output, artifact: str | None, zipped: bool, output: str | None, studies: Sequence[str], checkpoints: bool,
     charts: bool, allow: Sequence[str], force: bool, dry_run: bool,
 ) -> None:  # fmt: skip
-    """Bundle runs, plans, environment, registrations, report and charts, so that others can check every number.
+    """Bundle runs, plans, environment, registrations, report and charts so that others can check every number.
 
-    Makes an RO-Crate with a checksum of every file. The same state gives the same bytes. Names of machines and users
-    are taken out; checkpoints, logs and columnar copies are left out and named.
+    The bundle is an RO-Crate with a checksum for every file. The same project state always gives the same bytes.
+    Host and user names are removed. Checkpoints, logs and columnar copies are left out and listed as such.
     """
     from fairtrial.api.evidence.bundle import BundleTerms, bundle
 
@@ -86,7 +88,7 @@ def _show_bundle(console: Console, bundled: Bundled) -> None:
 
 
 def verify_one_bundle(out: Output, path: Path, trust: Sequence[str], published: str | None) -> int:
-    """Exit code 3 where anything does not fit."""
+    """Verify a bundle, print the checks, and return exit code 3 if one fails."""
     from fairtrial.api.evidence.verify_bundle import verify_bundle
 
     with _progress(out, "verifying") as on_progress:
@@ -111,15 +113,15 @@ def _show_checks(console: Console, checked_bundle: CheckedBundle) -> None:
 
 @click.command("export", cls=ManyValuesCommand)
 @click.argument("artifact", required=False)
-@click.option("--to", "kind", required=True, metavar="KIND", help="folder, markdown or notebook.")
-@click.option("--output", metavar="PATH", help="Where to write it.  [default: beside artifact.yaml]")
+@click.option("--to", "kind", required=True, metavar="KIND", help="Output format: folder, markdown or notebook.")
+@click.option("--output", metavar="PATH", help="Where to write it.  [default: next to artifact.yaml]")
 @with_content
 @with_own_output
 def export_command(
     out: Output, artifact: str | None, kind: str, output: str | None, studies: Sequence[str], checkpoints: bool,
     charts: bool, allow: Sequence[str],
 ) -> None:  # fmt: skip
-    """Write the project as a plain folder, a Markdown report, or a notebook that does the analysis again."""
+    """Export the project as a plain folder, a Markdown report, or a notebook that repeats the analysis."""
     from fairtrial.api.evidence.bundle import BundleTerms
     from fairtrial.api.evidence.export import export
 
@@ -133,20 +135,20 @@ def export_command(
 
 @click.command("deposit", cls=ManyValuesCommand)
 @click.argument("bundle", metavar="BUNDLE.zip")
-@click.option("--sandbox", is_flag=True, help="Zenodo's sandbox, where everything is for trying out.")
-@click.option("--api", metavar="URL", help="Address of the API.  [default: $ZENODO_API, or Zenodo's]")
-@click.option("--yes", is_flag=True, help="Upload it now, as a draft; needs $ZENODO_TOKEN.")
+@click.option("--sandbox", is_flag=True, help="Use Zenodo's sandbox, a service for testing.")
+@click.option("--api", metavar="URL", help="Base URL of the API.  [default: $ZENODO_API, or Zenodo's]")
+@click.option("--yes", is_flag=True, help="Upload the bundle as a draft; needs $ZENODO_TOKEN.")
 @with_output
 def deposit_command(out: Output, bundle: str, sandbox: bool, api: str | None, yes: bool) -> int:
-    """Prepare the upload of a bundle to Zenodo; with a token and --yes, do it. Publishing is left to you.
+    """Prepare the upload of a bundle to Zenodo; with a token and --yes, upload it as a draft that you can publish.
 
-    Writes the metadata beside the bundle and prints the exact commands. Ends with 1 if nothing was uploaded.
+    Writes the metadata next to the bundle and prints the exact upload commands. Exits with 1 if nothing was uploaded.
     """
     from fairtrial.api.evidence.deposit import deposit
     from fairtrial.research.zenodo import SANDBOX
 
     if sandbox and api:
-        raise UsageError("--sandbox and --api exclude each other")
+        raise UsageError("--sandbox and --api cannot be used together")
     result = deposit(bundle, api=SANDBOX if sandbox else api, yes=yes)
     out.give(result.to_dict(), list(result.files), lambda console: _show_deposit(console, result))
     if result.draft is not None:
@@ -156,12 +158,12 @@ def deposit_command(out: Output, bundle: str, sandbox: bool, api: str | None, ye
 
 
 def _show_deposit(console: Console, deposit: Deposit) -> None:
-    console.print(f"Wrote {deposit.metadata_file}: what {deposit.api} is told.", markup=False)
+    console.print(f"Wrote {deposit.metadata_file}, the metadata for {deposit.api}.", markup=False)
     for file in deposit.files:
         console.print(f"  {file['name']}, {file['bytes']:,} bytes, SHA-256 {file['sha256']}", markup=False)
     if deposit.draft is not None:
         console.print(
-            f"Uploaded as draft {deposit.draft['id']}. It is not published: look at it and publish it at "
+            f"Uploaded as draft {deposit.draft['id']}. It is not published yet: review and publish it at "
             f"{deposit.draft['page']}",
             markup=False,
         )
@@ -173,7 +175,7 @@ def _show_deposit(console: Console, deposit: Deposit) -> None:
 
 @contextlib.contextmanager
 def _progress(out: Output, what: str) -> Iterator[ProgressCallback]:
-    """A bar for whoever watches; nothing for anybody else."""
+    """Show a progress bar on a terminal; show nothing otherwise."""
     from fairtrial.research.archive import quiet
 
     if not out.live:

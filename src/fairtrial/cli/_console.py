@@ -1,4 +1,4 @@
-"""The console that all text for people goes through: no text from elsewhere reaches the terminal as a command."""
+"""The console for all text output. It keeps untrusted text from sending control sequences to the terminal."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fairtrial.core.terminal import visible
 
 
 class SafeConsole(Console):
-    """Shows control characters in text as escapes. Its own, for styles and progress, are no text and stay.
+    """A Rich console that shows control characters in text as escapes. Rich's own control codes are unaffected.
 
-    Brackets and colons in text are text: nothing from elsewhere is read as markup or as the name of an emoji.
+    Markup and emoji names in text are not interpreted.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -25,9 +25,9 @@ class SafeConsole(Console):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Leaves it to the command what happens when its reader is gone: Rich itself would exit with status 1."""
+        """Re-raise the error so that the command handles it. Rich itself would exit with status 1."""
         raise BrokenPipeError
 
     def out(self, *objects: Any, **settings: Any) -> None:
-        """Lines as they are, neither wrapped nor styled; Rich would drop a few controls that are shown here."""
+        """Print lines unwrapped and unstyled. Rich would drop some control characters; this shows them as escapes."""
         super().out(*(visible(str(each)) for each in objects), **settings)

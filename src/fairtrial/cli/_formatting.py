@@ -1,4 +1,4 @@
-"""Facts of a run as a person reads them."""
+"""Formatting of facts about a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def best_line(metadata: RunMetadata) -> str | None:
 
 
 def telemetry_line(runs: Iterable[Run]) -> str | None:
-    """What came of sending the events of runs somewhere; None where nobody asked for that."""
+    """Summarize how many telemetry events arrived; return None if telemetry was off."""
     reports = [report for run in runs if (report := run.metadata.telemetry)]
     if not reports:
         return None
@@ -30,8 +30,8 @@ def telemetry_line(runs: Iterable[Run]) -> str | None:
     sent, dropped = (sum(each[name] for each in reports) for name in ("sent", "dropped"))
     if not dropped:
         return f"telemetry: {counted(sent, 'event')} sent to {where}"
-    why = next((each["last_error"] for each in reports if each["dropped"] and each["last_error"]), "out of time")
+    why = next((each["last_error"] for each in reports if each["dropped"] and each["last_error"]), "timed out")
     return (
-        f"telemetry: {dropped:,} of {counted(sent + dropped, 'event')} did not arrive at {where} ({why}); "
-        "all of them are in events.jsonl"
+        f"telemetry: {dropped:,} of {counted(sent + dropped, 'event')} did not reach {where} ({why}); "
+        "events.jsonl has all of them"
     )

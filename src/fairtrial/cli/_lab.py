@@ -1,4 +1,4 @@
-"""What the laboratory commands share: options, a recipe's flags as fixed settings, progress, and how they end."""
+"""Shared by the lab commands (sweep, compare, ablation …): options, fixed recipe settings, progress and exit codes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LabResult(Protocol):
-    """What a laboratory command found."""
+    """The result of a lab command."""
 
     @property
     def failed(self) -> bool: ...
@@ -38,28 +38,34 @@ class LabResult(Protocol):
 
 
 Result = TypeVar("Result", bound=LabResult)
-FAMILY_HELP = "How the differences are judged together; auto, the default: max-spread below 12 seeds, else holm."
+FAMILY_HELP = "Correction for multiple comparisons; the default auto means max-spread below 12 seeds, else holm."
 
 
 def run_options(runs: int, *, stack: bool) -> list[click.Parameter]:
-    """How to run: the same words for every laboratory command."""
+    """Return the options on how to run, which all lab commands share."""
     options: list[click.Parameter] = [
         click.Option(
             ["--runs"], type=int, help=f"Runs per setting: the first N of the fixed seeds.  [default: {runs}]"
         ),
-        click.Option(["--seeds"], metavar="N|LIST", help="The same, or a list of your own such as 1,2,3."),
-        click.Option(["--metric"], metavar="NAME", help="Metric to judge by.  [default: the recipe's]"),
-        click.Option(["--direction"], type=click.Choice(["max", "min"]), help="Whether more or less of it is better."),
+        click.Option(["--seeds"], metavar="N|LIST", help="The same as --runs, or a list of seeds such as 1,2,3."),
+        click.Option(["--metric"], metavar="NAME", help="Metric to compare.  [default: the recipe's]"),
+        click.Option(
+            ["--direction"], type=click.Choice(["max", "min"]), help="Whether higher (max) or lower (min) is better."
+        ),
         click.Option(["--level"], type=float, default=0.95, show_default=True, help="Confidence level."),
-        click.Option(["--study"], metavar="NAME", help="Name of the study.  [default: made from the settings]"),
+        click.Option(["--study"], metavar="NAME", help="Name of the study.  [default: derived from the settings]"),
         click.Option(["--plan"], metavar="REGISTRATION", help=PLAN_HELP),
-        click.Option(["--jobs"], type=click.IntRange(min=1), help="Processes at once.  [default: number of cores]"),
-        click.Option(["--retry-failed"], is_flag=True, help="Also run cells that failed before."),
-        click.Option(["--replace"], is_flag=True, help="Archive runs of these settings and make them anew."),
+        click.Option(
+            ["--jobs"], type=click.IntRange(min=1), help="Number of parallel processes.  [default: number of cores]"
+        ),
+        click.Option(["--retry-failed"], is_flag=True, help="Also rerun cells that failed before."),
+        click.Option(["--replace"], is_flag=True, help="Archive the existing runs and train them again."),
     ]
     if stack:
         options.append(
-            click.Option(["--stack/--no-stack"], default=True, help="Train runs together where that is faster.")
+            click.Option(
+                ["--stack/--no-stack"], default=True, help="Train several runs in one process where that is faster."
+            )
         )
     return options
 
@@ -68,7 +74,7 @@ def lab_command(
     name: str, body: Callable[..., Any], plan: Callable[..., Study], own: Sequence[click.Parameter], *,
     recipe: str = "distill", without: Collection[str] = (),
 ) -> click.Command:  # fmt: skip
-    """A command about one recipe, with that recipe's options as fixed settings."""
+    """Return a command for one recipe that takes the recipe's options as fixed settings."""
     loaded = load_recipe(recipe)
     return command_for(loaded, name, body, plan, own, without=without)
 
@@ -77,8 +83,8 @@ def command_for(
     recipe: LoadedRecipe, name: str, body: Callable[..., Any], plan: Callable[..., Study],
     own: Sequence[click.Parameter], *, without: Collection[str] = (),
 ) -> click.Command:  # fmt: skip
-    """`body` answers the command; `plan` makes the study that it would launch, from the same parameters."""
-    taken = {parameter.name for parameter in own}  # where a word means both, the command's own meaning wins
+    """Return a command. `body` runs it; `plan` returns the study that it would launch, from the same parameters."""
+    taken = {parameter.name for parameter in own}  # its own options hide recipe options of the same name
     function = with_chart_output(_with_settings(recipe, body, taken))
     shared: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
     return RecipeCommand(
@@ -88,7 +94,7 @@ def command_for(
 
 
 def _with_settings(recipe: LoadedRecipe, body: Callable[..., Any], own: Collection[str | None]) -> Callable[..., Any]:
-    """The body gets the recipe's options that were given as `settings`, and the rest by name."""
+    """Pass the given recipe options to `body` as `settings`, and all other parameters by name."""
 
     def command(out: Output, **parsed: Any) -> Any:
         fixed = {
@@ -102,7 +108,7 @@ def _with_settings(recipe: LoadedRecipe, body: Callable[..., Any], own: Collecti
 
 @contextlib.contextmanager
 def lab_terms(out: Output, default_runs: int, **how: Any) -> Iterator[LabConfig]:
-    """How to run, with progress for whoever watches while it lasts."""
+    """Yield the configuration from the flags, with progress reports attached."""
     terms = planned_terms(out, default_runs, **how)
     out.name_store()
     with make_progress(out) if out.live else contextlib.nullcontext() as progress:
@@ -115,11 +121,11 @@ def planned_terms(
     level: float, study: str | None, jobs: int | None, retry_failed: bool, replace: bool, stack: bool = False,
     plan: str | None = None,
 ) -> LabConfig:  # fmt: skip
-    """How to run, as the flags say it; nobody watches."""
+    """Return the configuration from the flags, without progress reports."""
     from fairtrial.api.lab.arms import LabConfig
 
     if runs is not None and seeds is not None:
-        raise UsageError("--runs and --seeds exclude each other")
+        raise UsageError("--runs and --seeds cannot be used together")
     chosen = parse_seeds(seeds) if seeds is not None else default_runs if runs is None else runs
     return LabConfig(
         runs=chosen, level=level, metric=metric, direction=direction, study=study, store=out.store, jobs=jobs,
@@ -134,7 +140,7 @@ def give(
     show: Callable[[Console], None],
     draw: Callable[[Result, Path], None],
 ) -> int:
-    """The result in the format that was asked for, its picture where one was, and the exit code."""
+    """Write the result in the requested format, and the chart if one was requested. Return the exit code."""
     out.give(lab_result.to_dict(), rows, show)
     if out.chart:
         draw(lab_result, out.chart)
@@ -143,7 +149,7 @@ def give(
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row for spreadsheets: an interval is two columns."""
+    """Return a flat row for spreadsheets, with two columns per interval."""
     plain = {name: value for name, value in row.items() if name != "ci" and not name.endswith("_ci")}
     for name in [name for name in row if name not in plain]:
         stem = name.removesuffix("ci")
@@ -163,7 +169,7 @@ def next_commands(out: Output, study: str) -> list[str]:
 
 
 def plain_table(*headings: str) -> Any:
-    """Numbers in columns, the first to the left."""
+    """Return a table without borders: the first column left-aligned, the others right-aligned."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)

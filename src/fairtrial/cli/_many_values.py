@@ -1,7 +1,7 @@
-"""Several values after one flag: `--control-run-ids r1 r2 r3` means the same as naming the flag three times.
+"""Several values after one flag: `--control-run-ids r1 r2 r3` is the same as repeating the flag three times.
 
-Click gives an option one value each time it is named, and only arguments can take any number. A command of this class
-repeats the flag before Click parses the line, so that everything behind the parser (help, `--config`, `sync`, shell
+Click options take a fixed number of values per flag; only arguments can take any number. Commands of this class insert
+the repeated flags before Click parses the line, so everything after the parser (help, `--config`, `sync`, shell
 completion) still sees an ordinary option with `multiple=True`.
 """
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class InsteadOfArguments(click.Option):
-    """An option that names what the arguments would name, such as runs instead of a study.
+    """An option that replaces the arguments, such as runs instead of a study.
 
-    The two exclude each other, so every word that follows it is a value of it.
+    It cannot be combined with arguments, so every word after it is one of its values.
     """
 
 
 class ManyValuesCommand(click.Command):
     """A command whose repeatable options take all words up to the next option.
 
-    Where the command has arguments, they stand before such an option or after `--`: while they are still missing, the
-    option takes one word, so that `analyze --metric loss STUDY` names a study. `--flag=value` always takes one.
+    If the command has arguments, they come before such an option or after `--`. As long as no argument was given, the
+    option takes one word, so that `analyze --metric loss STUDY` names a study. `--flag=value` always takes one value.
 
-    `plan` makes the study that the command would launch from the parameters that its callback gets. None: it makes no
-    study of variants and seeds.
+    `plan` takes the same parameters as the callback and returns the study that the command would launch. It is None
+    for commands that do not launch a study.
     """
 
     def __init__(self, *arguments: Any, plan: Callable[..., Study] | None = None, **settings: Any) -> None:
@@ -42,7 +42,7 @@ class ManyValuesCommand(click.Command):
 
 
 def repeat_flags(ctx: click.Context, parameters: Sequence[click.Parameter], words: Sequence[str]) -> list[str]:
-    """The words of a command line, with the flag of a repeatable option before each of its values."""
+    """Return the command line with the flag of a repeatable option inserted before each of its values."""
     options = {
         name: each
         for each in parameters
@@ -75,9 +75,9 @@ def repeat_flags(ctx: click.Context, parameters: Sequence[click.Parameter], word
 def _take_values(
     ctx: click.Context, flag: str, rest: list[str], options: dict[str, click.Option], *, greedy: bool
 ) -> list[str]:
-    """Remove the values of one flag from the front of `rest`. Only the first may begin with a dash."""
+    """Remove and return the values of one flag at the front of `rest`. Only the first may begin with a dash."""
     if not rest or rest[0] in options or rest[0] == "--":
-        if ctx.resilient_parsing:  # the shell is asking what could come here
+        if ctx.resilient_parsing:  # shell completion: an incomplete line is not an error
             return []
         follows = f", but {rest[0]} follows" if rest else ""
         raise click.BadOptionUsage(flag, f"{flag} needs a value{follows}", ctx)

@@ -1,4 +1,4 @@
-"""What every command shares: where the result goes, in which format, and which store it is about."""
+"""Shared by all commands: the options for output file, output format and store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COPIED_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class Output:
-    """How this call of a command wants to be answered."""
+    """Where and in which format one invocation of a command writes its result."""
 
     format: str
     path: Path | None
@@ -40,19 +40,19 @@ class Output:
     color: bool
     chart: Path | None = None
     command: LoggedCommand = field(default_factory=LoggedCommand)
-    """The command line that is being answered. Verbs are called through it, so that a project can log their results."""
+    """The current command line. API functions are called through it so that a project can log their results."""
     given: Sequence[str] = ()
-    """The parameters of the command that a person gave, in its words or in a --config file."""
+    """Names of the parameters that the user set, on the command line or in a --config file."""
 
     def check_path(self) -> None:
-        """Refuse before the work what could not be written after it."""
+        """Fail before the work starts if the result could not be written afterwards."""
         for path in (self.path, self.chart):
             if path is not None and not path.absolute().parent.is_dir():
                 raise UserError(f"cannot write {path}: no such folder", hint="Choose another --output.")
 
     @property
     def live(self) -> bool:
-        """Whether a person is watching: progress bars are for them alone."""
+        """Whether to show progress bars: only on a terminal."""
         return sys.stderr.isatty() and not self.quiet
 
     def console(self, *, err: bool = False) -> Console:
@@ -60,13 +60,13 @@ class Output:
 
         stream = sys.stderr if err else sys.stdout
         width = None if stream.isatty() else 120
-        # Lines that are too long are wrapped by words on a terminal, and left alone for programs.
+        # Wrap long lines on a terminal only; programs that read a pipe get each line whole.
         return SafeConsole(
             file=stream, no_color=None if self.color else True, width=width, soft_wrap=not stream.isatty()
         )
 
     def say(self, text: str) -> None:
-        """A line for people, on standard error."""
+        """Print a line to stderr, unless --quiet was given."""
         if not self.quiet:
             click.echo(visible(text), err=True)
 
@@ -79,7 +79,7 @@ class Output:
         rows: Sequence[Mapping[str, Any]],
         show: Callable[[Console], None],
     ) -> None:
-        """The result, in the format that was asked for, to the file or standard output."""
+        """Write the result in the requested format to the file or to stdout."""
         if self.format == "text":
             self._give_text(show)
             return
@@ -88,9 +88,9 @@ class Output:
         self._write(render(self.format, document, rows))
 
     def give_rows(self, key: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """A table of any length in a machine-readable format, in little memory.
+        """Write a table of any length in a machine-readable format, in constant memory.
 
-        It goes to a temporary file first: what fails on the way leaves no half of a result behind.
+        The table goes to a temporary file first, so an error in the middle does not leave a partial result.
         """
         import shutil
         import tempfile
@@ -121,10 +121,10 @@ class Output:
 
     def _write(self, text: str) -> None:
         if self.path is None:
-            if sys.stdout.isatty():  # in a file or a pipe it is data, and stays as it is
+            if sys.stdout.isatty():  # in a file or a pipe, control characters are data
                 text = visible_json(text) if self.format == "json" else visible(text)
             with reader_may_leave():
-                click.echo(text, nl=False, color=True)  # or Click takes escapes out of it by itself, and not all
+                click.echo(text, nl=False, color=True)  # else Click strips some escapes
             return
         with self._open() as file:
             file.write(text)
@@ -139,17 +139,17 @@ class Output:
 
 
 def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that all commands share; the command gets an `Output` as its first argument."""
+    """Add the options that all commands share. The command gets an `Output` as its first argument."""
     return _with_output(function, charts=False)
 
 
 def with_own_output(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for commands that make a file or a folder: their `--output` is an option of their own."""
+    """Like `with_output`, for commands that write a file or folder and define their own `--output`."""
     return _with_output(function, charts=False, shared_output=False)
 
 
 def with_chart_output(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for commands that can draw: `--output` may also name a picture, and the text is still printed."""
+    """Like `with_output`, for commands with charts: `--output` may also name an image; the text is still printed."""
     return _with_output(function, charts=True)
 
 
@@ -190,8 +190,8 @@ def _format(given: str | None, path: Path | None, *, charts: bool) -> str:
         chosen = format_of(path.suffix)
         if chosen is None:
             raise UsageError(
-                f"cannot tell a format from '{path.name}'",
-                hint=f"End it in {', '.join([*SUFFIXES, *(CHART_SUFFIXES if charts else ())])}, or give --format.",
+                f"the suffix of '{path.name}' does not name a format",
+                hint=f"Use one of {', '.join([*SUFFIXES, *(CHART_SUFFIXES if charts else ())])}, or pass --format.",
             )
         return chosen
     return given or "text"
@@ -203,13 +203,13 @@ def _given(context: click.Context) -> list[str]:
 
 
 def _refuse_unusable(context: click.Context, options: Mapping[str, Any]) -> None:
-    """Click takes `nan` for a number of any range, and whole numbers of any length; nothing behind it can use them."""
+    """Reject values that Click accepts but later code cannot use: NaN and integers beyond 64 bits."""
     for name, given in options.items():
         for value in given if isinstance(given, (tuple, list)) else (given,):
             if isinstance(value, float) and not math.isfinite(value):
                 raise UsageError(f"{_flag(context, name)} must be a finite number, not {value}")
             if isinstance(value, int) and abs(value) >= LARGEST:
-                raise UsageError(f"{_flag(context, name)} must be a whole number of at most 64 bits")
+                raise UsageError(f"{_flag(context, name)} must be an integer of at most 64 bits")
 
 
 def _flag(context: click.Context, name: str) -> str:
@@ -217,7 +217,7 @@ def _flag(context: click.Context, name: str) -> str:
 
 
 def _load_config(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-    """Values for this command's options from a YAML file; flags win over them."""
+    """Load values for this command's options from a YAML file. Flags override them."""
     if value is None:
         return
     from fairtrial.plan.study import read_mapping
@@ -242,36 +242,36 @@ def _load_config(ctx: click.Context, _parameter: click.Parameter, value: str | N
 
 
 def _unfit(option: click.Option, item: Any) -> str | None:
-    """Why an option cannot have this value; Click itself only expects what can be typed."""
+    """Return why an option cannot take this value, or None. Click itself only expects typed text."""
     takes_list = option.multiple or option.nargs > 1 or _takes_commas(option)
     if isinstance(item, dict) and option.multiple:
         item = list(item.values())
     parts = item if isinstance(item, list) and takes_list else [item]
     if not all(part is None or isinstance(part, (str, bool, int, float, date)) for part in parts):
-        return "must be a value, or a list of values" if takes_list else "must be one value"
+        return "must be a single value or a list of values" if takes_list else "must be a single value"
     return next((why for part in parts if (why := _wrong_number(option, part))), None)
 
 
 def _wrong_number(option: click.Option, part: Any) -> str | None:
-    """Why a value is not the number that an option takes: Click would round 2.5 down to 2, and take `true` as 1."""
+    """Return why a value is not a valid number for an option. Click would truncate 2.5 to 2 and read `true` as 1."""
     whole = isinstance(option.type, click.types.IntParamType)
     if option.is_flag or not (whole or isinstance(option.type, click.types.FloatParamType)):
         return None
     if isinstance(part, bool):
         return f"must be a number, not {str(part).lower()}"
     if whole and isinstance(part, float) and not part.is_integer():
-        return f"must be a whole number, not {part:g}"
+        return f"must be an integer, not {part:g}"
     return None
 
 
 def _takes_commas(option: click.Option) -> bool:
-    """Whether an option is text, which may be a list such as `--seeds 1,2,3`: others take one value each."""
+    """Whether an option takes text, which may be a list such as `--seeds 1,2,3`. Other options take one value."""
     one_value = (click.types.IntParamType, click.types.FloatParamType, click.types.BoolParamType, click.Choice)
     return not option.is_flag and not isinstance(option.type, one_value)
 
 
 def _as_typed(option: click.Option, item: Any) -> Any:
-    """The value as a person would have typed it: a mapping as NAME=VALUE words, a date as text."""
+    """Return the value as it would be typed: a mapping as NAME=VALUE words, a date as text."""
     if isinstance(item, dict):
         item = [f"{name}={value}" for name, value in item.items()]
     if option.multiple and not isinstance(item, list):
@@ -284,25 +284,25 @@ def _as_typed(option: click.Option, item: Any) -> Any:
 
 
 def _config_key(name: object) -> str:
-    """An option as a key: --summary.type, summary.type and summary_type are the same."""
+    """Normalize the name of an option: --summary.type, summary.type and summary_type are the same key."""
     return str(name).lstrip("-").replace("-", "_").replace(".", "_")
 
 
-_OUTPUT = click.option("--output", metavar="FILE", help="Write the result to a file; its suffix chooses the format.")
+_OUTPUT = click.option("--output", metavar="FILE", help="Write the result to a file; the suffix sets the format.")
 _SHARED = (
     click.option(
-        "--format", "output_format", type=click.Choice(plugin_names(FORMATS)), help="How to print it.  [default: text]"
+        "--format", "output_format", type=click.Choice(plugin_names(FORMATS)), help="Output format.  [default: text]"
     ),
     _OUTPUT,
     click.option(
         "--store", metavar="PATH|URL",
-        help="Where runs are kept: a folder, or s3://… or gs://…  [default: $FAIRTRIAL_STORE, the project's or ./runs]",
+        help="Store of runs: a folder, s3://… or gs://…  [default: $FAIRTRIAL_STORE, the project's store, or ./runs]",
     ),
     click.option(
         "--config", metavar="FILE", is_eager=True, expose_value=False, callback=_load_config,
-        help="Take option values from a YAML file; flags win.",
+        help="Read option values from a YAML file; flags override them.",
     ),
-    click.option("--quiet", is_flag=True, help="Print the result and nothing else."),
-    click.option("--color/--no-color", default=True, help="Colour on terminals."),
-    click.option("--debug", is_flag=True, expose_value=False, help="Show the full trace of an error."),
+    click.option("--quiet", is_flag=True, help="Print only the result."),
+    click.option("--color/--no-color", default=True, help="Use color on terminals."),
+    click.option("--debug", is_flag=True, expose_value=False, help="Show the full traceback of an error."),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What many commands print alike: cautions, and the commands to run next."""
+"""Output that many commands share: titles, cautions, and the commands to run next."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def show_title(console: Console, title: str) -> None:
-    """The heading of a result, underlined, and an empty line."""
+    """Print the title of a result, underlined, and an empty line."""
     console.print(title, style="bold", markup=False)
     console.print("=" * min(len(title), console.width), markup=False)
     console.print()
 
 
 def show_cautions(console: Console, cautions: Sequence[FilledCaution]) -> None:
-    """Each once, with its remedy."""
+    """Print each distinct caution once, with its remedy."""
     for caution in {caution["text"]: caution for caution in cautions}.values():
         console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
 

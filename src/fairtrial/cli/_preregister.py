@@ -1,4 +1,4 @@
-"""From the words of `research preregister` to what is to be registered."""
+"""Turn the options of `research preregister` into the intent to register."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fairtrial.plan.study import Study
 
 PLANNED = ("launch", "temperature", "alpha", "sweep", "compare", "ablation")
-"""Commands that make a study of variants and seeds."""
+"""Commands that launch a study of variants and seeds."""
 
 
 def intent_from(asked: Mapping[str, Any]) -> Intent:
@@ -28,7 +28,7 @@ def intent_from(asked: Mapping[str, Any]) -> Intent:
     from fairtrial.plan.study import read_study
 
     if asked["study"] and asked["command"]:
-        raise UsageError("--study and --command exclude each other")
+        raise UsageError("--study and --command cannot be used together")
     study = read_study(Path(asked["study"])) if asked["study"] else None
     study = study_of_command(asked["command"]) if asked["command"] else study
     summary = ("kind", "window", "percent", "percent_window", "points", "threshold")
@@ -46,21 +46,21 @@ def intent_from(asked: Mapping[str, Any]) -> Intent:
 
 
 def study_of_command(text: str) -> Study:
-    """The study that a command line would launch. Nothing is launched."""
+    """Return the study that a command line would launch, without launching it."""
     from fairtrial.cli.app import cli
 
     study = None
-    with contextlib.suppress(click.exceptions.Exit):  # --help, which the parser has answered
+    with contextlib.suppress(click.exceptions.Exit):  # --help: the parser has printed it
         study = _planned_study(cli, "fairtrial", _quietly(_words(text)))
     if study is None:
-        raise UsageError(f"--command: '{text}' launches nothing", hint=f"It begins with one of {', '.join(PLANNED)}.")
+        raise UsageError(f"--command: '{text}' does not launch a study", hint=f"Use one of: {', '.join(PLANNED)}.")
     return study
 
 
 def _planned_study(
     command: click.Command, name: str | None, words: list[str], parent: click.Context | None = None
 ) -> Study | None:
-    """What a command plans with the parameters of a command line, which it parses itself. It is not run."""
+    """Parse the words with the command's own parser and return the study that it plans, without running it."""
     if isinstance(command, click.Group):
         names_command = bool(words) and not words[0].startswith("-")
         with command.make_context(name, [] if names_command else words, parent=parent) as context:
@@ -86,11 +86,11 @@ def _words(text: str) -> list[str]:
         and not any(word.endswith((".yaml", ".yml")) for word in words[1:2])
         and "--base-run-name" not in words
     ):
-        raise UsageError("--command: a launch is registered under a name", hint="Add --base-run-name NAME to it.")
+        raise UsageError("--command: a registered launch needs a name", hint="Add --base-run-name NAME to the command.")
     return words
 
 
 def _quietly(words: list[str]) -> list[str]:
-    """Nothing is said about a store; what follows `--` belongs to a program."""
+    """Add --quiet, so that the name of the store is not printed. Words after `--` belong to the user's program."""
     end = words.index("--") if "--" in words else len(words)
     return [*words[:end], "--quiet", *words[end:]]

@@ -1,4 +1,4 @@
-"""Profiles for people: the headline, where the time goes on each lane, what was waited for, and what the caches did."""
+"""Text output of `profile`: the headline, the time per phase and lane, waiting times, caches and device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST = ("residual_ms", "idle")
 
 
 def show_profile(console: Console, document: Mapping[str, Any]) -> None:
-    """The panels that a person watches: lanes, answers, lag and buffer, device."""
+    """Print a profile: lanes, inference requests, lag and buffer, quality, caches and device."""
     console.print(_headline(document), style="bold", markup=False)
     _show_tracks(console, document)
     if document["inference"]:
@@ -28,7 +28,7 @@ def show_profile(console: Console, document: Mapping[str, Any]) -> None:
     if document["mode"] == "e2e":
         _show_lines(console, "Lag and buffer", _waiting(document))
     if document.get("quality"):
-        _show_lines(console, "How well it plays, on positions of the seed", _quality_lines(document["quality"]))
+        _show_lines(console, "Quality of play, on the positions of the seed", _quality_lines(document["quality"]))
     _show_lines(console, "Caches and device", _device(document))
     console.print()
     show_cautions(console, document["cautions"])
@@ -56,7 +56,7 @@ def _headline(document: Mapping[str, Any]) -> str:
 
 
 def _show_tracks(console: Console, document: Mapping[str, Any]) -> None:
-    """A column per lane. Phases, residual and idle time add up to the window."""
+    """Print the time per phase with one column per lane. Phases, residual and idle time add up to the window."""
     tracks, window = document["lanes"], document["bubbles"]["window_ms"]
     _show_title(console, f"Where the {window:,.0f} ms went")
     table = plain_table("Phase", *(f"{name}, ms" for name in tracks))
@@ -71,7 +71,7 @@ def _show_tracks(console: Console, document: Mapping[str, Any]) -> None:
 
 
 def _show_answers(console: Console, inference: Mapping[str, Any]) -> None:
-    _show_title(console, "Answers of the model, tokens in all and ms per request")
+    _show_title(console, "Inference requests: total tokens and ms per request")
     table = plain_table("Decision", "n", "Prompts", "Written", "Queue", "Prefill", "Decode", "p95")
     for kind, each in inference.items():
         p95 = each["latency_ms"]["p95"]
@@ -89,14 +89,16 @@ def _waiting(document: Mapping[str, Any]) -> Iterator[str]:
         if name not in ("window_ms", "training_waited_ms")
     }
     waited = 100 * bubbles["training_waited_ms"] / bubbles["window_ms"]
-    yield f"Of the time: {', '.join(f'{name} {share:.1f} %' for name, share in shares.items())}."
-    yield f"Training waited {waited:.1f} % of the time for rollouts; idle time of who plays is in the table above."
+    yield f"Share of time: {', '.join(f'{name} {share:.1f} %' for name, share in shares.items())}."
+    yield (
+        f"Training waited {waited:.1f} % of the time for rollouts; the table above shows how long generation was idle."
+    )
     yield f"Policy lag: {_listed(document['policy_lag_steps'], '.3g')} of {document['max_policy_lag_steps']} allowed."
     yield from _buffer_lines(document["buffer_depth"], document.get("buffer_limit"))
 
 
 def _buffer_lines(depth: Mapping[str, Any], limit: Mapping[str, str] | None) -> Iterator[str]:
-    """How deep the buffer was, and why not deeper. Snapshots of earlier versions do not say the latter."""
+    """Describe the buffer depth and what limited it. Snapshots of earlier versions lack the limit."""
     shown = ", ".join(f"{name} {_form(depth[name], '.3g')}" for name in ("min", "mean", "max"))
     allowed = f", {depth['allowed']} allowed" if depth.get("allowed") is not None else ""
     yield f"Buffer: {shown} waiting rollouts; configured {depth['configured']}{allowed}."
@@ -106,7 +108,7 @@ def _buffer_lines(depth: Mapping[str, Any], limit: Mapping[str, str] | None) -> 
 
 def _quality_lines(quality: Mapping[str, Any]) -> Iterator[str]:
     n = counted(len(quality["legal"]), "position")
-    yield f"Legal orders when the model writes freely: {100 * quality['legal_share']:.1f} % of {n}."
+    yield f"Legal orders with unconstrained decoding: {100 * quality['legal_share']:.1f} % of {n}."
     yield f"Reward of {counted(quality['decisions'], 'decision')}: {quality['reward_mean']:.3g} on average."
 
 
@@ -117,8 +119,8 @@ def _device(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"Tokens per busy second: {_listed(document['tokens_per_busy_second'], ',.0f')}."
     memory, gpu = document["memory"], document["hardware"]["gpu"]
     playing = memory["peak_player_bytes"]
-    extra = "" if playing is None else f", {shown_memory(playing / 1e9)} per process that plays"
-    yield f"Memory: {shown_memory(memory['peak_process_bytes'] / 1e9)} at most{extra}."
+    extra = "" if playing is None else f", {shown_memory(playing / 1e9)} per rollout process"
+    yield f"Peak memory: {shown_memory(memory['peak_process_bytes'] / 1e9)}{extra}."
     if isinstance(gpu, dict):
         yield f"GPU: unavailable, {gpu['unavailable']}."
     else:
@@ -149,11 +151,11 @@ def show_diff(console: Console, profile_diff: ProfileDiff) -> None:
 
 
 def _changes(profile_diff: ProfileDiff) -> Iterator[str]:
-    """Legality and reward on the same positions, with what can be said about a fall."""
+    """Describe the change of legality and reward on the same positions, and whether it is a significant drop."""
     from fairtrial.api.benchmarking.profile_diff import shown_change
 
     for each in (profile_diff.quality or {}).values():
-        verdict = "it falls" if each.falls else "no fall beyond chance"
+        verdict = "significant drop" if each.falls else "no significant drop"
         change = f"{each.a:.3g} → {each.b:.3g}, {shown_change(each)}"
         yield f"{each.name[0].upper()}{each.name[1:]}: {change} on {each.n} positions: {verdict}."
 

@@ -1,4 +1,4 @@
-"""Progress for people who watch: a bar per run, and one for the whole."""
+"""Progress bars: one per run, and one for the whole study."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def make_progress(out: Output) -> Progress:
 
 @contextlib.contextmanager
 def showing_progress(out: Output, what: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for whoever watches a measurement, renamed as the work goes on."""
+    """Show a progress bar for a measurement; yield a function that updates it and its label."""
     if not out.live:
         yield lambda *_: None
         return
@@ -61,7 +61,7 @@ def showing_progress(out: Output, what: str) -> Iterator[Callable[[str, int, int
 
 
 class TrainProgress(Observer):
-    """A bar for one run in this process. It looks at the clock, not at the model."""
+    """A progress bar for one run in this process. It reads only step numbers and times, never the model."""
 
     def __init__(self, progress: Progress, spec: RunSpec) -> None:
         self._progress = progress
@@ -84,7 +84,7 @@ class TrainProgress(Observer):
 
 
 class LaunchProgress:
-    """Bars for the runs that are going on, a line for each that ended, and the whole at the bottom."""
+    """Progress of a launch: bars for the active runs, a line for each ended run, and a total at the bottom."""
 
     def __init__(self, out: Output, progress: Progress | None, *, retry_failed: bool, each: bool = True) -> None:
         self._out = out
@@ -101,8 +101,8 @@ class LaunchProgress:
         jobs = plan.jobs
         done = len(jobs) - len(plan.missing(retry_failed=self._retry_failed))
         begun = sum(job.spec.name in plan.existing for job in jobs) - done
-        kept = f"; {done:,} already there" if done else ""
-        goes_on = f"; {begun:,} to go on with" if begun else ""
+        kept = f"; {done:,} already recorded" if done else ""
+        goes_on = f"; {begun:,} to resume" if begun else ""
         self._out.say(f"Study: {jobs[0].spec.study}, {counted(len(jobs), 'run')}{kept}{goes_on}")
 
     def __call__(self, runs: Sequence[ScheduledRun]) -> None:
@@ -157,7 +157,7 @@ class LaunchProgress:
 
 
 def _counts(runs: Sequence[ScheduledRun]) -> str:
-    """How many wait, run, are done and are not: `3 queued, 2 running, 4 done, 1 failed`."""
+    """Return the counts by state: `3 queued, 2 running, 4 done, 1 failed`."""
     bad = [run for run in runs if run.outcome and run.outcome.status is not Status.COMPLETED]
     places = [run.state for run in runs]
     counts = {
@@ -171,14 +171,14 @@ def _counts(runs: Sequence[ScheduledRun]) -> str:
 
 
 def _steps(run: ScheduledRun) -> tuple[int, int | None]:
-    """How far a run is, by its own log, and how far it has to go."""
+    """Return the last step in the run's own log, and the total number of steps if known."""
     spec = run.job.spec
     metrics = Store.at(run.job.store).paths.run(spec.study, spec.run_id).metrics
     return last_step(metrics) or 0, spec.options.get("steps")
 
 
 def _as_one(running: Mapping[str, tuple[int, int | None]]) -> dict[str, tuple[int, int | None]]:
-    """Many runs that are trained together, as one bar."""
+    """Merge runs that are trained together into one bar."""
     done, steps = [d for d, _ in running.values()], [s for _, s in running.values() if s]
     return {f"{len(running)} runs together": (sum(done) // len(done), max(steps, default=None))}
 

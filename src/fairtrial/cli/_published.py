@@ -1,4 +1,4 @@
-"""A table of means on the command line: its options, and the result in every format."""
+"""Options for a published table of means, and output of its analysis in every format."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 _OPTIONS = (
     click.option(
         "--claims", is_flag=True,
-        help="For a table of means: which of its differences hold, and the runs that each would need.",
+        help="For a table of means: list which differences hold, and how many runs each would need.",
     ),
-    click.option("--all-pairs", is_flag=True, help="With --claims: every two arms, not only against the control."),
-    click.option("--n", "n", type=int, metavar="RUNS", help="For a table of means without that column: runs per arm."),
+    click.option("--all-pairs", is_flag=True, help="With --claims: test all pairs of arms, not only with the control."),
+    click.option("--n", "n", type=int, metavar="RUNS", help="Runs per arm, for a table of means without an n column."),
     click.option(
         "--plus-minus", type=click.Choice(["sd", "se", "ci"]), help="What ± means in a table with '0.871 ± 0.012'."
     ),
@@ -30,17 +30,17 @@ _OPTIONS = (
     ),
     click.option(
         "--items", type=int, metavar="ITEMS",
-        help="Items of the test set, each right or wrong: means that so many cannot give are pointed out.",
+        help="Size of a test set scored right or wrong: report means that are impossible with that many items.",
     ),
     click.option(
         "--range", "bounds", metavar="LOW:HIGH",
-        help="Range of the metric in a table of means: values that it excludes are pointed out.",
+        help="Valid range of the metric in a table of means: report values outside it.",
     ),
 )  # fmt: skip
 
 
 def with_summary_table(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options for tables of means; the command gets `summary_table`."""
+    """Add the options for tables of means. The command gets them as `summary_table`."""
 
     @functools.wraps(function)
     def command(*arguments: Any, **options: Any) -> Any:
@@ -50,7 +50,7 @@ def with_summary_table(function: Callable[..., Any]) -> Callable[..., Any]:
         given: dict[str, Any] = {name: options.pop(name) for name in names}
         summary_table = SummaryOptions(**given, bounds=_bounds(options.pop("bounds")))
         if summary_table.given() and not options.get("source"):
-            raise UsageError(f"{summary_table.given()[0]} needs --from FILE, a table of means")
+            raise UsageError(f"{summary_table.given()[0]} needs --from FILE with a table of means")
         return function(*arguments, summary_table=summary_table, **options)
 
     for option in reversed(_OPTIONS):
@@ -72,7 +72,7 @@ def _bounds(given: str | None) -> tuple[float, float] | None:
 
 
 def as_published(analysis: Analysis) -> PublishedAnalysis | None:
-    """The analysis, if it is one of a table of means."""
+    """Return the analysis if it is about a table of means, else None."""
     from fairtrial.api.comparing.published_claims import PublishedAnalysis
 
     return analysis if isinstance(analysis, PublishedAnalysis) else None
@@ -81,13 +81,13 @@ def as_published(analysis: Analysis) -> PublishedAnalysis | None:
 def give_published(
     out: Output, analysis: PublishedAnalysis, requirement: Mapping[str, Any], files: Mapping[str, Any]
 ) -> None:
-    """The result in the format that was asked for. What would draw or list single runs is refused."""
+    """Write the result in the requested format. Charts and lists of single runs are refused."""
     from fairtrial.cli._published_text import claim_row, page_claim_row, show_published
     from fairtrial.cli._verdict_text import page_row_of, row_of
 
     asked = next((flag for flag, given in files.items() if given), None)
     if asked is not None:
-        raise UserError(f"{asked} needs the runs; {analysis.source} has one mean per arm", hint="Leave it out.")
+        raise UserError(f"{asked} needs the runs, but {analysis.source} has only one mean per arm", hint="Remove it.")
     for_page = out.format in ("markdown", "latex")
     rows: list[dict[str, Any]]
     if analysis.options.claims:

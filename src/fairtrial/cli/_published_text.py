@@ -1,4 +1,4 @@
-"""A table of means as a person reads its verdicts: in one table, with what they rest on and what is wrong with it."""
+"""Text output for a published table of means: the verdicts in one table, their basis, and problems of the table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST_SENTENCES = 3
 MANY_RUNS = 10_000
-"""Beyond so many runs per arm, how many exactly no longer matters."""
+"""Largest number of runs per arm that is printed exactly."""
 TOO_MANY_SENTENCES = "--claims lists the difference that each comparison could have detected."
 
 
@@ -44,7 +44,7 @@ def _table(*headings: str) -> Any:
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for number, heading in enumerate(headings):
-        is_text = number == 0 or heading == "task"  # names may be broken, numbers and verdicts may not
+        is_text = number == 0 or heading == "task"  # names may wrap, numbers and verdicts may not
         table.add_column(
             heading,
             justify="left" if is_text else "right",
@@ -74,7 +74,7 @@ def _differences_table(analysis: PublishedAnalysis) -> Any:
     comparisons = analysis.comparisons
     adjusted = comparisons[0].adjusted_p is not None
     names, headings = _names(analysis)
-    show_raw = not adjusted or "task" not in headings  # a terminal has no room for a column more
+    show_raw = not adjusted or "task" not in headings  # one more column would not fit on a terminal
     table = _table(
         *headings,
         "difference",
@@ -107,7 +107,7 @@ def _claims_table(analysis: PublishedAnalysis) -> Any:
 
 
 def _names(analysis: PublishedAnalysis) -> tuple[list[list[str]], list[str]]:
-    """What each row is about, and the headings of that: a pair that all rows share is told once, in the heading."""
+    """Return the row labels and their headings. A pair that all rows share appears once, in the heading."""
     comparisons, tasks = analysis.comparisons, [task or "" for task in analysis.tasks_of]
     pairs = {f"{each.candidate} − {each.control}" for each in comparisons}
     if analysis.options.all_pairs:
@@ -140,7 +140,7 @@ def _holds(claim: TableClaim) -> str:
 
 
 def _planned(claim: TableClaim) -> str:
-    """What the runs detect, or how many the margin needs: planning figures, so three digits will do."""
+    """Return the detectable difference or the runs needed for the margin, with three digits: they are for planning."""
     size = claim.comparison.detectable
     if claim.comparison.sesoi is None:
         return "" if size is None else f"{size:,.3g}" if size < 1000 else f"{size:,.0f}"
@@ -155,14 +155,14 @@ def _notes(analysis: PublishedAnalysis) -> list[str]:
     first = analysis.comparisons[0]
     lines = [f"Means of {analysis.metric} as printed ({better_words(analysis.direction)}); {_sd_words(analysis)}."]
     lines.append(
-        "The table has no seeds, so the arms are compared unpaired. It does not say how many runs failed: losses are "
-        "unknown, and an arm that lost runs may look better than it is."
+        "The table has no seeds, so the comparison is unpaired. It does not say how many runs failed, and an arm "
+        "that lost runs may look better than it is."
     )
     levels = sorted({round(100 * each.effect.level, 10) for each in analysis.comparisons})
     if first.adjustment and len(levels) > 1:
         lines.append(
-            f"Intervals are at the level that decided each comparison ({levels[0]:.4g} to {levels[-1]:.4g} %), so that "
-            "they agree with the verdicts."
+            f"Each interval has the level at which its comparison was decided ({levels[0]:.4g} to {levels[-1]:.4g} %), "
+            "so that intervals and verdicts agree."
         )
     if analysis.options.claims:
         lines += _planning(analysis)
@@ -181,8 +181,8 @@ def _sd_words(analysis: PublishedAnalysis) -> str:
     level = f"{100 * analysis.options.level:g} %"
     messages = {
         "sd": "standard deviations over runs as printed",
-        "se": "standard deviations are the standard errors times √n",
-        "interval": f"standard deviations come from the intervals, read as {level} t intervals of the mean",
+        "se": "standard deviations computed as standard errors times √n",
+        "interval": f"standard deviations computed from the intervals, read as {level} t intervals of the mean",
     }
     return "; ".join(words for kind, words in messages.items() if kind in kinds)
 
@@ -192,46 +192,43 @@ def _planning(analysis: PublishedAnalysis) -> list[str]:
     rate, count = f"{100 * first.alpha:g} %", len(analysis.claims)
     family = {
         None: f" at {rate}",
-        "holm": f", at an error rate of {rate} for all {count} together",
-        "bh": f", and at most {rate} of those that hold are expected to be false",
+        "holm": f" at a family-wise error rate of {rate} over all {count}",
+        "bh": f" at a false discovery rate of {rate}",
     }[first.adjustment]
-    margin = (
-        "" if first.sesoi is None else f"; small: it lies within ±{first.sesoi:g}, whether it is significant or not"
-    )
+    margin = "" if first.sesoi is None else f"; small: it is within ±{first.sesoi:g}, whether significant or not"
     lines = [f"holds: the difference is significant{family}{margin}."]
     if first.sesoi is None:
         lines.append(
-            "detects: the true difference that the printed numbers of runs detect with 80 % power. Give --sesoi, the "
+            "detects: the true difference that the printed number of runs detects with 80 % power. Pass --sesoi, the "
             "smallest difference that matters, to see how many runs it needs."
         )
         return lines
     lines.append(
-        f"n needed: runs per arm that detect a true difference of {first.sesoi:g} (--sesoi) with 80 % power, on "
-        "average over what the printed standard deviations leave open. It assumes that the true difference is the "
-        "margin, not the printed one: a difference that was printed because it is large tends to be larger than "
-        "the truth."
+        f"n needed: runs per arm that detect a true difference of {first.sesoi:g} (--sesoi) with 80 % power, averaged "
+        "over the uncertainty of the printed standard deviations. It assumes that the true difference equals the "
+        "margin, not the printed difference: published differences tend to be larger than the true ones."
     )
     return lines
 
 
 def _checked(analysis: PublishedAnalysis) -> list[str]:
-    """What a number of items could check; silence would read as a pass."""
+    """State how many means could be checked against --items, because no output would look like a passed check."""
     count = analysis.means_checked
     if count is None:
         return []
     items = f"{analysis.options.items:,} items"
     if count == 0:
-        return [f"With {items} per run every mean of so few digits is possible, so no mean could be checked."]
+        return [f"With {items} per run, every mean with this few digits is possible, so no mean could be checked."]
     return [f"{count} of {counted(len(analysis.printed), 'mean')} could be checked against {items} per run."]
 
 
 def claim_row(claim: TableClaim) -> dict[str, Any]:
-    """A claim as a line of a spreadsheet."""
+    """Return a claim as a row for spreadsheets."""
     return claim.to_dict()
 
 
 def page_claim_row(claim: TableClaim) -> dict[str, Any]:
-    """The same as a line of a paper."""
+    """Return a claim as a rounded row for a paper."""
     comparison = claim.comparison
     change, interval = _difference(comparison)
     p = comparison.adjusted_p if comparison.adjusted_p is not None else comparison.p_value

@@ -1,4 +1,4 @@
-"""A command that takes a recipe's name, or its file, as its first word: `train`, `bench`, `launch`."""
+"""Commands whose first word is the name or the file of a recipe: `train`, `bench`, `launch`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Body = Callable[[LoadedRecipe], Callable[..., Any]]
 
 
 class RecipeGroup(click.Group):
-    """Makes one subcommand per recipe when it is named. `body(recipe)` is what it does."""
+    """A group that creates the subcommand for a recipe on demand. `body(recipe)` returns its callback."""
 
     body: Body
     plan: Body | None = None
-    """`plan(recipe)` makes the study that the subcommand would launch, where it launches one."""
+    """`plan(recipe)` returns a function that makes the study to be launched; None if the command launches none."""
     own_options: tuple[click.Parameter, ...] = ()
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -47,13 +47,13 @@ class RecipeGroup(click.Group):
         )
 
     def without(self, recipe: LoadedRecipe) -> list[str]:  # noqa: ARG002
-        """Options of the recipe that this command does not take."""
+        """Return the recipe options that this command does not take."""
         return []
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Recipes"):
             formatter.write_dl([(name, _summary(name)) for name in recipe_names()])
-            formatter.write_dl([("./FILE.py", "A recipe of your own.")])
+            formatter.write_dl([("./FILE.py", "Your own recipe.")])
 
 
 def _summary(name: str) -> str:

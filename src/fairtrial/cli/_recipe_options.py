@@ -1,4 +1,4 @@
-"""Flags made from a recipe's options: the same declaration that makes the YAML keys and the documentation."""
+"""Command-line flags made from the options of a recipe. YAML keys and documentation come from the same declaration."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from fairtrial.core.errors import UsageError
 from fairtrial.core.options import LOOP_OPTIONS, NOT_BENCHED, OptionInfo, Options, describe_options
 from fairtrial.core.registry import LoadedRecipe
 
-NEVER_RECORDED = "Never record the value of this option, placeholder, flag or environment variable; repeat it for more."
+NEVER_RECORDED = "Never record the value of this option, placeholder, flag or environment variable; repeat for more."
 METAVARS = {"integer": "INTEGER", "number": "NUMBER", "text": "TEXT", "mapping": "NAME=VALUE"}
 
 
 def flags(recipe: LoadedRecipe, *, without: Collection[str] = ()) -> list[click.Parameter]:
-    """One parameter per option. None means not given: the declared default then applies."""
+    """Return one parameter per option. A value of None means that the option was not given; its default applies."""
     return [_with_role(_flag(info), info) for info in describe_options(recipe.options) if info.name not in without]
 
 
 def _with_role(parameter: click.Parameter, info: OptionInfo) -> click.Parameter:
-    """What the option changes, and why bench leaves it out if it does: `sync` reads both from any program's options."""
+    """Attach the option's role and the reason why `bench` leaves it out, if any. `sync` reads both attributes."""
     parameter.role = info.role.value  # type: ignore[attr-defined]
     parameter.excluded_reason = NOT_BENCHED.get(info.role)  # type: ignore[attr-defined]
     return parameter
@@ -53,7 +53,7 @@ def _plain(value: Any) -> str:
 
 
 def given_values(model: type[Options], parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that the person gave, as the model takes them."""
+    """Return the options that the user gave, in the form that the options model accepts."""
     given = {}
     for info in describe_options(model):
         value = parsed.get(info.name)
@@ -68,16 +68,16 @@ def given_values(model: type[Options], parsed: Mapping[str, Any]) -> dict[str, A
 
 
 def pairs(words: Sequence[str]) -> list[tuple[str, str]]:
-    """`name=value` words, split at their first equals sign."""
+    """Split `name=value` words at the first equals sign."""
     split = [word.partition("=") for word in words]
     bad = [name for name, equals, _ in split if not equals or not name]
     if bad:
-        raise UsageError(f"'{bad[0]}' is not of the form name=value")
+        raise UsageError(f"'{bad[0]}' does not have the form name=value")
     return [(name.strip().replace("-", "_"), value) for name, _, value in split]
 
 
 class RecipeCommand(ManyValuesCommand):
-    """A command whose help lists its own options, the recipe's, the loop's, and the common ones apart."""
+    """A command whose help groups the options: its own, the recipe's, the training loop's, and the common ones."""
 
     def __init__(self, recipe: LoadedRecipe, *, own: Sequence[click.Parameter] = (), **settings: Any) -> None:
         self.recipe = recipe

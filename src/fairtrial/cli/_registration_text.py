@@ -1,4 +1,4 @@
-"""A registration and what came of checking one, as a person reads them."""
+"""Text output for a new registration and for the checks of a registration."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def show_registered(console: Console, done: Registered) -> None:
     )
     console.print(f"  signed with key {done.signer}", markup=False)
     if registration.is_text_only:
-        console.print("  text only: no study and no analysis is fixed by it", style="yellow", markup=False)
+        console.print("  text only: it fixes neither a study nor an analysis", style="yellow", markup=False)
     else:
         arms = counted(len(registration.plan["study"]["arms"]), "arm")
         seeds = ", ".join(map(str, registration.seeds[:5])) + (" …" if len(registration.seeds) > 5 else "")
-        how = "seeds that follow from it" if registration.derives_seeds else "seeds"
+        how = "seeds derived from it" if registration.derives_seeds else "seeds"
         console.print(f"  study {registration.study}: {arms}, {len(registration.seeds)} {how}: {seeds}", markup=False)
     if registration.late:
         message = ", ".join(str(run["run"]) for run in registration.late[:3]) + (
             " …" if len(registration.late) > 3 else ""
         )
         console.print(
-            f"  late: {counted(len(registration.late), 'run')} began before: {message}", style="yellow", markup=False
+            f"  late: {counted(len(registration.late), 'run')} began before it: {message}", style="yellow", markup=False
         )
     if done.anchor:
         console.print(f"  anchor: {done.anchor['how']} {done.anchor['name']}. {done.anchor['proves']}", markup=False)

@@ -1,4 +1,4 @@
-"""Ctrl-C for commands that train in their own process."""
+"""Handling of Ctrl-C in commands that train in their own process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def stopping() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C (or SIGTERM) lets the run save and leave; the second one does not wait."""
+    """Yield a function that is true after the first Ctrl-C or SIGTERM, so the run can save; a second one interrupts."""
     asked = False
 
     def handle(number: int, frame: Any) -> None:

@@ -1,4 +1,4 @@
-"""Options of the commands that read runs for an analysis: from a file, over a window."""
+"""Options of commands that read runs for an analysis: the source file, its columns, and the summary window."""
 
 from __future__ import annotations
 
@@ -24,31 +24,33 @@ _FILE_OPTIONS = (
         cls=InsteadOfArguments,
         multiple=True,
         metavar="FILE...",
-        help="Read results from CSV or JSONL files, not from the store.",
+        help="Read results from CSV or JSONL files instead of the store.",
     ),
     *(
-        click.option(f"--{role}-column", metavar="NAME", help=f"Column of the file that holds the {role}.")
+        click.option(f"--{role}-column", metavar="NAME", help=f"Column of the file with the {role}.")
         for role in ROLES[:-1]
     ),
     click.option(
-        "--status-column", metavar="NAME", help="Column of the file that says how a run ended; none: no column does."
+        "--status-column",
+        metavar="NAME",
+        help="Column of the file with the status of a run; none if there is no such column.",
     ),
 )
 _WINDOW_OPTIONS = (
-    click.option("--summary.window", "window", metavar="FIRST:LAST", help="Steps that the summary looks at."),
+    click.option("--summary.window", "window", metavar="FIRST:LAST", help="Steps that the summary uses."),
     click.option(
         "--summary.percent", "percent", type=click.FloatRange(0, 1, min_open=True), metavar="SHARE",
-        help="Share of the steps that it looks at instead.",
+        help="Share of the steps that the summary uses (0 to 1), instead of a window.",
     ),
     click.option(
         "--summary.percent-window", "percent_window", type=click.Choice(["first", "last"]),
-        help="Which end that share is taken from.  [default: last]",
+        help="Whether --summary.percent means the first or the last steps.  [default: last]",
     ),
 )  # fmt: skip
 
 
 def with_file(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --from and the options that name its columns; the command gets `source` (files or None) and `columns`."""
+    """Add --from and the options that name its columns. The command gets `source` (files or None) and `columns`."""
 
     @functools.wraps(function)
     def command(*arguments: Any, source: Sequence[str], **options: Any) -> Any:
@@ -64,7 +66,7 @@ def with_file(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_window(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of the summary's window."""
+    """Add the options for the window of the summary."""
     return _add(function, _WINDOW_OPTIONS)
 
 
@@ -82,7 +84,7 @@ def rule_from(
     points: int | None = None,
     threshold: float | None = None,
 ) -> SummaryRule | None:
-    """The summary that the options ask for; None where they ask for none, so that the study's own applies."""
+    """Return the summary that the options specify. None means that no option was given and the study's own applies."""
     from fairtrial.stats.summaries import SummaryRule
 
     if percent_window is not None and percent is None:

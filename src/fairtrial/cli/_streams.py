@@ -1,4 +1,4 @@
-"""Standard output is for one document: what programs and libraries print past Python goes to standard error."""
+"""Keep stdout for the one result document: output that other programs and libraries print goes to stderr."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OUT, ERR = 1, 2
 
 @contextlib.contextmanager
 def output_kept_free() -> Iterator[None]:
-    """While somebody else's code runs."""
+    """Redirect file descriptor 1 to stderr while third-party code runs. Replacing `sys.stdout` misses C libraries."""
     sys.stdout.flush()
     kept = os.dup(OUT)
     os.dup2(ERR, OUT)
@@ -25,9 +25,9 @@ def output_kept_free() -> Iterator[None]:
 
 @contextlib.contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """Go on when the reader of standard output, such as `head`, has closed it.
+    """Continue when the reader of stdout, such as `head`, has closed it.
 
-    The command still has files to write and an exit code to give; nothing more is printed.
+    The command still writes its files and returns its exit code; the rest of the output is discarded.
     """
     try:
         yield
@@ -37,7 +37,7 @@ def reader_may_leave() -> Iterator[None]:
 
 
 def discard_output() -> None:
-    """Send what is still printed to nowhere, so that the flush at exit does not fail either."""
+    """Redirect stdout to the null device, so that the flush at interpreter exit does not fail either."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

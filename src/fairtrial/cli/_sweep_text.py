@@ -1,4 +1,4 @@
-"""A sweep as a person reads it: the table, the best value, and who cannot be told apart from it."""
+"""Text output of a sweep: the table, the best value, and the values statistically indistinguishable from it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_SHOWN = 12
 
 
 def give_sweep(out: Output, sweep: Sweep) -> int:
-    """The result of a sweep in every format, and its picture where one was asked for."""
+    """Write the result of a sweep in the requested format, and its chart if requested. Return the exit code."""
     rows = [_row(row) for row in sweep.to_dict()["results"]]
     return give(out, sweep, rows, lambda console: show_sweep(console, out, sweep), _draw)
 
@@ -34,7 +34,7 @@ def _draw(sweep: Sweep, path: Path) -> None:
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    """With several options, a column for each."""
+    """Return a flat row, with one column per option if several options are swept."""
     value = row.get("value")
     return flat({**value, **{n: v for n, v in row.items() if n != "value"}} if isinstance(value, dict) else row)
 
@@ -87,7 +87,7 @@ def _table(sweep: Sweep) -> Any:
 
 
 def _mark(sweep: Sweep, point: SweepPoint) -> str:
-    return "best" if point is sweep.best else "in its set" if point.alike else ""
+    return "best" if point is sweep.best else "may be best" if point.alike else ""
 
 
 def _best_line(sweep: Sweep) -> str:
@@ -101,23 +101,21 @@ def _set_line(sweep: Sweep) -> str:
     layout = f"{counted(len(sweep.points), 'value')} × {counted(sweep.runs, 'seed')}"
     alike, spacing = sweep.alike, sweep.winner.spacing
     if alike is None:
-        return f"Nothing can be told apart: {sweep.winner.reason} ({layout})."
+        return f"The values cannot be compared: {sweep.winner.reason} ({layout})."
     valid = [point for point in sweep.points if point.accuracy.value is not None]
     if len(valid) == 1:
-        return (
-            "There was one value to choose from." if len(sweep.points) == 1 else "All other values lost all their runs."
-        )
-    limit = f"gaps up to {shown_value(spacing.limit)} are noise; Tukey over {layout}" if spacing else layout
+        return "There is only one value." if len(sweep.points) == 1 else "All other values lost all their runs."
+    limit = f"gaps up to {shown_value(spacing.limit)} are within noise; Tukey over {layout}" if spacing else layout
     if len(alike) == 1:
         return f"All other values are worse ({limit})."
     if len(alike) == len(valid):
         p = f", {p_equals(shown_p(spacing.range_p))} for any difference at all" if spacing else ""
-        return f"No value can be told apart from it ({limit}{p})."
-    return f"Cannot be told apart from it: {_listed(sweep, alike)} ({limit})."
+        return f"All other values are statistically indistinguishable from it ({limit}{p})."
+    return f"Statistically indistinguishable from it: {_listed(sweep, alike)} ({limit})."
 
 
 def _listed(sweep: Sweep, alike: Sequence[SweepPoint]) -> str:
-    """Neighbours on one axis are told as a range."""
+    """List the values; on one numeric axis, write adjacent values as a range."""
     places = [sweep.points.index(point) for point in alike]
     if len(sweep.params) == 1 and sweep.axes[0].span is not None:
         parts: list[tuple[int, int]] = []
@@ -142,5 +140,5 @@ def _confirmation_lines(sweep: Sweep) -> list[str]:
     seeds, value = counted(confirmed.accuracy.n, "fresh seed"), shown_value(confirmed.accuracy.value)
     line = f"Confirmed on {seeds}: {quantity} {value} {interval_words(confirmed.accuracy)}".rstrip()
     if confirmed.analysis is None:
-        return [f"{line}. It is the baseline itself, so there is nothing to compare it with."]
+        return [f"{line}. The best value is the baseline itself, so there is no comparison."]
     return [f"{line}.", str(confirmed.analysis.comparisons[0])]

@@ -1,4 +1,4 @@
-"""An analysis as a person reads it: the verdict, the tables, what they rest on, and the cautions, in that order."""
+"""Text output of an analysis."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def show_analysis(console: Console, analysis: Analysis) -> None:
-    """Verdict, tables, what they rest on, cautions: in that order."""
+    """Print the verdict, the tables, the basis of the numbers, and the cautions, in that order."""
     console.print(analysis.headline, style="bold", markup=False)
     console.print()
     console.print(_task_arms_table(analysis) if analysis.tasks else _arms_table(analysis))
     console.print()
     console.print(_differences_table(analysis.comparisons))
     if analysis.secondary:
-        console.print("\nFurther metrics, each by itself and not part of the verdict:", markup=False)
+        console.print("\nSecondary metrics, each analyzed separately and not part of the verdict:", markup=False)
         console.print(_differences_table(analysis.secondary, name_metrics=True))
     console.print()
     if analysis.plan:
@@ -44,7 +44,7 @@ def show_analysis(console: Console, analysis: Analysis) -> None:
     carried = [caution for each in analysis.comparisons for caution in each.cautions]
     show_cautions(console, [*carried, *analysis.cautions])
     if analysis.exploratory:
-        console.print("\nExploratory, beyond the plan:", style="bold")
+        console.print("\nExploratory, not in the registered plan:", style="bold")
         show_analysis(console, analysis.exploratory)
 
 
@@ -78,7 +78,7 @@ def _arms_table(analysis: Analysis) -> Any:
 
 
 def _task_arms_table(analysis: Analysis) -> Any:
-    """Cells are counted, runs used are told as such, and the value is the one that the verdict is about."""
+    """Return the table of arms for several tasks. It counts cells and shows the statistic that the verdict is about."""
     from rich.text import Text
 
     tasks: Any = analysis.tasks
@@ -93,7 +93,7 @@ def _task_arms_table(analysis: Analysis) -> Any:
 
 
 def _used_words(tasks: Mapping[str, Any], arm: str) -> str:
-    """`100 runs × 26 tasks`; `3–5 runs on each of 55 tasks` where tasks have seeds of their own."""
+    """`100 runs × 26 tasks`, or `3–5 runs on each of 55 tasks` if tasks have different seeds."""
     runs, count = tasks["runs"][arm], len(tasks["tasks"])
     if len(runs) == 1:
         return f"{counted(runs[0], 'run')} × {counted(count, 'task')}"
@@ -103,7 +103,7 @@ def _used_words(tasks: Mapping[str, Any], arm: str) -> str:
 
 
 def _differences_table(comparisons: Sequence[Comparison], *, name_metrics: bool = False) -> Any:
-    """A row per comparison, narrow enough for any terminal; sizes of effects are told in sentences below it."""
+    """Return one row per comparison, narrow enough for any terminal. Effect sizes follow as sentences below it."""
     from rich.text import Text
 
     adjusted = any(each.adjusted_p is not None for each in comparisons)
@@ -122,13 +122,13 @@ def _differences_table(comparisons: Sequence[Comparison], *, name_metrics: bool 
 
 
 def verdict_words(comparison: Comparison) -> str:
-    """`worse (reliability)`: the verdict, and what decided it where that was lost runs."""
+    """Return the verdict, with the reason if lost runs decided it: `worse (reliability)`."""
     decided_by_losses = comparison.reason in ("attrition", "reliability")
     return f"{comparison.verdict.value} ({comparison.reason})" if decided_by_losses else comparison.verdict.value
 
 
 def _interval_heading(comparisons: Sequence[Comparison]) -> str:
-    """Holm's steps give each difference a level of its own, which belongs to the numbers, not to the heading."""
+    """Return the heading of the interval column. With Holm each interval has its own level, so the heading has none."""
     levels = {each.effect.level for each in comparisons if each.effect.low is not None}
     return f"{100 * levels.pop():.4g} % interval" if len(levels) == 1 else "interval"
 
@@ -147,7 +147,7 @@ def _size_line(comparison: Comparison) -> str | None:
 
 
 def _reliability_line(comparison: Comparison) -> str | None:
-    """Failure rates with their uncertainty; without a loss, the rate that so few runs still allow."""
+    """Describe the failure rates with their uncertainty; if no run was lost, their upper confidence limits."""
     lost = comparison.reliability
     if lost is None or lost.upper_control is None or lost.upper_candidate is None:
         return None
@@ -156,7 +156,7 @@ def _reliability_line(comparison: Comparison) -> str | None:
         limits = {lost.runs_control: lost.upper_control, lost.runs_candidate: lost.upper_candidate}
         runs = " and ".join(map(str, limits))
         up_to = " and ".join(f"{100 * limit:.0f} %" for limit in limits.values())
-        return f"No run was lost. {runs} runs per arm still allow a failure rate of up to {up_to} ({level} limit)."
+        return f"No run was lost. With {runs} runs per arm, the failure rate may be as high as {up_to} ({level} limit)."
     gap, p = lost.difference, ""
     if lost.p_value is not None:
         p = f", {p_equals(shown_p(lost.p_value))} by {lost.method}'s exact test"
@@ -169,12 +169,12 @@ def _reliability_line(comparison: Comparison) -> str | None:
 
 
 def _bootstrap_line(comparison: Comparison) -> str | None:
-    """The interval of a bootstrap that stands next to the headline."""
+    """Describe the bootstrap interval that is shown in addition to the main interval."""
     known = comparison.bootstrap
     if known is None or known.low is None or known.high is None:
         return None
     interval = shown_interval(known.low, known.high, decimals_for(known.high - known.low))
-    return f"Next to it, the {known.method} interval of {comparison.candidate} − {comparison.control}: {interval}."
+    return f"For comparison, the {known.method} interval of {comparison.candidate} − {comparison.control}: {interval}."
 
 
 def _brief(estimate: Estimate | None, *, limits: bool = True) -> str:
@@ -190,7 +190,7 @@ def _notes(analysis: Analysis) -> list[str]:
     better = "lower" if first.direction == "min" else "higher"
     window = analysis.summary["window"]
     where = f", steps {window[0]:g} to {window[1]:g}" if window and analysis.summary["type"] != "last" else ""
-    lines = [f"A run's number: {analysis.summary['text']} of {analysis.metric}{where} ({better} is better)."]
+    lines = [f"Value per run: {analysis.summary['text']} of {analysis.metric}{where} ({better} is better)."]
     if first.pairing == "paired":
         alone = len(analysis.comparisons) == 1
         r = f"; correlation within pairs {_brief(first.correlation)}" if alone and _brief(first.correlation) else ""
@@ -204,7 +204,7 @@ def _notes(analysis: Analysis) -> list[str]:
         for each in analysis.comparisons
         if each.target and (alone or each.target.lost)
     ]
-    if len(analysis.comparisons) > 1:  # what the family's sentence could not say about those that are open
+    if len(analysis.comparisons) > 1:  # the headline of a family does not explain inconclusive members
         lines += [str(each) for each in analysis.comparisons if each.verdict == "inconclusive"]
     lines += dict.fromkeys(line for each in analysis.comparisons if (line := _reliability_line(each)))
     lines += [line for each in analysis.comparisons if (line := _size_line(each))]
@@ -227,7 +227,7 @@ def _notes(analysis: Analysis) -> list[str]:
 
 
 def _sensitivity_line(comparison: Comparison) -> str | None:
-    """Only where an estimate that resists single runs contradicts the mean."""
+    """Describe the robust estimates, only if they contradict the mean."""
     robust = comparison.sensitivity.estimates if comparison.sensitivity else None
     if robust is None or robust.disagrees is None:
         return None
@@ -239,7 +239,7 @@ def _sensitivity_line(comparison: Comparison) -> str | None:
     ]
     return (
         f"Sensitivity, {comparison.candidate} − {comparison.control}: {', '.join(messages)} disagree with the mean in "
-        f"{robust.disagrees}; a few runs decide. Look at the single runs."
+        f"{robust.disagrees}; a few runs dominate the result. Look at the single runs."
     )
 
 
@@ -260,20 +260,20 @@ def _covariate_line(comparison: Comparison, covariate: CovariateAdjustment) -> s
     return (
         f"Exploratory: adjusted for {covariate.covariate}, {comparison.candidate} − "
         f"{comparison.control} is {message}; {related}. "
-        "It was not planned, so the verdict is the one without it."
+        "The adjustment was not planned, so the verdict does not use it."
     )
 
 
 def _ttest_line(comparison: Comparison) -> str:
     test = comparison.tests["ttest"]
     return (
-        f"Student's t beside it: {test['method']}, t = {test['statistic']:.3g} with {test['df']:.3g} degrees of "
-        f"freedom, {p_equals(shown_p(test['p_value']))}."
+        f"Student's t-test, for comparison: {test['method']}, t = {test['statistic']:.3g} with {test['df']:.3g} "
+        f"degrees of freedom, {p_equals(shown_p(test['p_value']))}."
     )
 
 
 def _arrivals(comparison: Comparison) -> list[str]:
-    """Of times to a threshold that some runs never reached: how many did, and the means up to the horizon."""
+    """For times to a threshold that some runs never reached: the share that did, and the means up to the horizon."""
     if "horizon" not in comparison.tests:
         return []
     sides = (
@@ -296,7 +296,7 @@ def _arrivals(comparison: Comparison) -> list[str]:
 def _fairness_lines(control: str, candidate: str, fairness: Any) -> list[str]:
     differing = ", ".join(f"{d.option} ({d.control} → {d.candidate})" for d in fairness.options)
     sizes = [
-        f"{label} {pair[0]:,.0f} against {pair[1]:,.0f}" if pair[0] != pair[1] else f"{label} {pair[0]:,.0f} in both"
+        f"{label} {pair[0]:,.0f} versus {pair[1]:,.0f}" if pair[0] != pair[1] else f"{label} {pair[0]:,.0f} in both"
         for label, pair in zip(("parameters", "FLOPs per step"), fairness.sizes.values(), strict=True)
         if None not in pair
     ]
@@ -306,7 +306,7 @@ def _fairness_lines(control: str, candidate: str, fairness: Any) -> list[str]:
 
 
 def _certificate_lines(certificate: Any) -> list[str]:
-    """A line per fixed shape; of the collapse rates that were scanned, the worst."""
+    """Return one line per fixed shape of noise, and one for the worst of the scanned collapse rates."""
     scanned = [row for row in certificate.covered if row.rate is not None]
     rows = [row for row in certificate.covered if row.rate is None]
     rows += [min(scanned, key=lambda row: min(row.both_arms, row.one_arm))] if scanned else []
@@ -327,9 +327,9 @@ def _certificate_lines(certificate: Any) -> list[str]:
 def _power_lines(power: Mapping[str, Any]) -> list[str]:
     lines = [f"Power, with {power['n']} runs per arm and a standard deviation of {shown_value(power['sd'])}:"]
     for row in power["rows"]:
-        needed = f"; {row['seeds_for_sesoi']} seeds see {shown_value(power['sesoi'])}" if row["seeds_for_sesoi"] else ""
+        needed = f"; {row['seeds_for_sesoi']} seeds for {shown_value(power['sesoi'])}" if row["seeds_for_sesoi"] else ""
         lines.append(
-            f"  {100 * row['power']:g} %: a true difference of {shown_value(row['detectable'])} is seen{needed}"
+            f"  {100 * row['power']:g} %: detects a true difference of {shown_value(row['detectable'])}{needed}"
         )
     return lines
 
@@ -353,7 +353,7 @@ def _task_lines(tasks: Mapping[str, Any]) -> list[str]:
     if "stratified_bootstrap" in tasks:
         lines.append(
             "  The stratified bootstrap, as in rliable, treats scores of one run on different tasks as independent. "
-            "The verdict is by run."
+            "The verdict treats a run as the unit."
         )
     return lines
 
@@ -365,7 +365,7 @@ def _limits(estimate: Mapping[str, Any]) -> str:
 
 
 def row_of(comparison: Comparison) -> dict[str, Any]:
-    """A comparison as a line of a spreadsheet."""
+    """Return a comparison as a row for spreadsheets."""
     return {
         "control": comparison.control,
         "candidate": comparison.candidate,
@@ -390,10 +390,10 @@ def row_of(comparison: Comparison) -> dict[str, Any]:
 
 
 def page_row_of(comparison: Comparison) -> dict[str, Any]:
-    """The same as a line of a paper: rounded as far as the interval is known, intervals in one column."""
+    """Return a comparison as a row for a paper: rounded to the precision of the interval, which is one column."""
     decimals = decimals_for(_width(comparison))
     p = comparison.adjusted_p if comparison.adjusted_p is not None else comparison.p_value
-    # A step-wise family judges each member at its own level, and a table has one heading.
+    # In a step-wise family each member has its own level, but the column has one heading.
     level = "interval" if comparison.adjustment else f"{100 * comparison.effect.level:g} % interval"
     return {
         "candidate": comparison.candidate,

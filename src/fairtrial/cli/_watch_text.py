@@ -1,4 +1,4 @@
-"""A study that runs, for people: what is queued, running, done and failed, and how long it may take."""
+"""Text output of `runs watch`: how many runs are queued, running, done and failed, and the time left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 REFRESH_S = 1.0
 MOST_ROWS = 12
 SILENT_S = 30.0
-"""A run that writes nothing for longer than this, or gives no sign of life, is pointed out."""
+"""Seconds without a heartbeat or a log line after which a running run gets a remark."""
 SHOWN = (Status.RUNNING, Status.FAILED, Status.DIVERGED, Status.INTERRUPTED, Status.DAMAGED)
 
 
@@ -37,7 +37,7 @@ def _headline(state: StudyState) -> str:
     left = state.left_s
     rest = "" if left is None else f"; about {shown_time(left)} left"
     if state.over and QUEUED in state.counts:
-        rest = "; no launcher is at work on the rest"
+        rest = "; no launcher is running the rest"
     return f"{state.study}: {counts}{rest}."
 
 
@@ -53,14 +53,14 @@ def _table(cells: list[CellState]) -> Table:
 
 def _remark(cell: CellState) -> str:
     if cell.heard_s is not None and cell.heard_s > SILENT_S:
-        return f"no sign of life for {shown_time(cell.heard_s)}"
+        return f"no heartbeat for {shown_time(cell.heard_s)}"
     if cell.silent_s is not None and cell.silent_s > SILENT_S:
-        return f"lives, has written nothing for {shown_time(cell.silent_s)}"
+        return f"alive, but nothing logged for {shown_time(cell.silent_s)}"
     return cell.reason or ""
 
 
 def follow_study(out: Output, look: Callable[[], StudyState], state: StudyState) -> StudyState:
-    """Look again and again until it is over: a picture that is redrawn for people, a line per change for files."""
+    """Poll the study until it ends. Redraw a live view on a terminal; otherwise print a line per change."""
     if not out.live:
         return _follow_by_lines(out, look, state)
     from rich.live import Live

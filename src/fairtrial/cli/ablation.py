@@ -45,10 +45,10 @@ DEFAULT = "temperature,attention_loss,layer_matching"
 
 
 def _ablation(out: Output, settings: dict[str, Any], **parsed: Any) -> int:
-    """Take components away, one at a time or together, and say what each contributes.
+    """Remove components of a model, one at a time or together, and measure what each contributes.
 
-    The base is the combined strategy on a cnn student; the option values in --base FILE replace its defaults.
-    Differences are paired by seed and judged as one family.
+    The base model is the combined strategy on a cnn student; option values in --base FILE replace its defaults.
+    Differences are paired by seed and corrected for multiple comparisons.
     """
     from fairtrial.api.lab.ablation import ablation
 
@@ -70,7 +70,7 @@ def _question(
     settings: dict[str, Any], *, base: str | None, components: str, also: Sequence[str], all_pairs: bool,
     factorial: bool, family: str | None, **how: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
-    """What is asked, by the names that the verb takes, and how it is to be run."""
+    """Split the parsed flags into the arguments of the API function and the options on how to run."""
     names = [name.strip() for name in components.split(",") if name.strip()]
     question = {"components": names, "base": base, "options": settings, "also": also, "all_pairs": all_pairs}
     return {**question, "factorial": factorial, "family": family}, how
@@ -93,7 +93,7 @@ def _show(console: Console, out: Output, ablation: Ablation) -> None:
     for line in _conclusions(ablation):
         console.print(line, markup=False)
     if ablation.interactions:
-        console.print("Together:", style="bold")
+        console.print("Interactions:", style="bold")
         for each in ablation.interactions:
             p = f", adjusted {p_equals(shown_p(each.adjusted_p))}" if each.adjusted_p is not None else ""
             message = f"{' × '.join(each.components)}: {_change(each.effect)}{p}, {each.basis}"
@@ -129,7 +129,7 @@ def _note(row: AblationRow) -> str:
 
 
 def _conclusions(ablation: Ablation) -> list[str]:
-    """What can be said of each single component."""
+    """Summarize the verdict on each single component."""
     said: dict[str, list[str]] = {"worse": [], "better": [], "open": []}
     for row in ablation.rows[1:]:
         if len(row.removed) == 1 and row.effect is not None and not row.identical:
@@ -137,8 +137,8 @@ def _conclusions(ablation: Ablation) -> list[str]:
             said[verdict if verdict in said else "open"].append(row.removed[0])
     groups = [
         (said["worse"], "contributes: the model is worse without it", "contribute: the model is worse without each"),
-        (said["better"], "does harm: the model is better without it", "do harm: the model is better without each"),
-        (said["open"], "cannot be told from no contribution with so few runs", "cannot be told from no contribution"),
+        (said["better"], "hurts: the model is better without it", "hurt: the model is better without each"),
+        (said["open"], "shows no clear contribution with this few runs", "show no clear contribution"),
     ]
     return [f"{', '.join(names)} {one if len(names) == 1 else many}." for names, one, many in groups if names]
 
@@ -156,14 +156,16 @@ def _change(effect: Estimate) -> str:
 
 OWN: list[click.Parameter] = [
     click.Option(
-        ["--base"], metavar="FILE", help="YAML file with options of the full model; others keep their defaults."
+        ["--base"], metavar="FILE", help="YAML file with options of the full model; other options keep their defaults."
     ),
     click.Option(
         ["--components"], default=DEFAULT, show_default=True, metavar="LIST", help="Components, separated by commas."
     ),
-    click.Option(["--also"], multiple=True, metavar="A+B", help="Take these away together; repeat it for more."),
-    click.Option(["--all-pairs"], is_flag=True, help="Take every two of them away together."),
-    click.Option(["--factorial"], is_flag=True, help="Take every subset of them away."),
+    click.Option(
+        ["--also"], multiple=True, metavar="A+B", help="Also remove these components together; repeat for more."
+    ),
+    click.Option(["--all-pairs"], is_flag=True, help="Also remove every pair of components together."),
+    click.Option(["--factorial"], is_flag=True, help="Remove every subset of the components."),
     click.Option(["--family"], type=click.Choice(plugin_names(ADJUSTMENTS)), help=FAMILY_HELP),
     *run_options(RUNS, stack=True),
 ]

@@ -20,115 +20,117 @@ from fairtrial.core.terminal import visible
 if TYPE_CHECKING:
     from fairtrial.api.comparing.analysis import Analysis
 
-PAIRS_HELP = 'Pairs made by hand: {"control": RUN, "candidate": RUN, "seed": N}, or one JSON list of them.'
-CSV_HELP = "Also write the number of every run to a CSV file."
-PLOTS_HELP = "Write charts into this folder: curves, differences, bootstrap distribution, normality, profiles."
+PAIRS_HELP = 'Explicit pairs: {"control": RUN, "candidate": RUN, "seed": N}, or one JSON list of them.'
+CSV_HELP = "Also write the value of every run to a CSV file."
+PLOTS_HELP = "Write charts to this folder: curves, differences, bootstrap distribution, normality, profiles."
 FAILURE_HELP = (
-    "The number that a lost run counts as. Without it, losing more runs than the control bars a better verdict."
+    "Value to use for lost runs. Without it, a candidate that lost more runs than the control cannot be better."
 )
-TASKS_HELP = "Judge all tasks together: a task column, or a study per task."
+TASKS_HELP = "Analyze all tasks together: from a task column, or with one study per task."
 
 
-TARGET_HELP = "A fixed value, such as a published loss, that each variant is held against; it replaces the control."
+TARGET_HELP = "Compare each variant with a fixed value, such as a published loss, instead of with a control."
 ADJUST_HELP = (
-    "A covariate from before the change: a metric, of which the first value counts, or variant:NAME, a baseline arm "
+    "Adjust for a covariate from before the change: the first value of a metric, or variant:NAME, a baseline arm "
     "with more seeds. Exploratory unless the study file or the registration plans it."
 )
-PLAN_HELP = "Run the analysis that was registered, and list every deviation; what else is asked for is exploratory."
+PLAN_HELP = "Run the registered analysis and list every deviation; anything else that you request is exploratory."
 FIELDS = {
     **dict.fromkeys(("kind", "window", "percent", "percent_window", "points", "threshold"), "summary"),
     "bootstrap": "method",
     "with_power": "power",
     "candidate": "candidates",
 }
-"""Options whose question has another name."""
+"""Command-line options whose field in the question has another name."""
 
 
 @click.command("analyze", cls=ManyValuesCommand)
 @click.argument("studies", nargs=-1, metavar="[STUDY]...")
 @click.option("--plan", metavar="REGISTRATION", help=PLAN_HELP)
-@click.option("--control", metavar="VARIANT", help="The variant to compare with.  [default: the study's first]")
-@click.option("--candidate", multiple=True, metavar="VARIANT", help="The variant on trial; repeat it for more.")
+@click.option("--control", metavar="VARIANT", help="Variant to compare with.  [default: the study's first]")
+@click.option("--candidate", multiple=True, metavar="VARIANT", help="Variant to test; repeat for more.")
 @click.option("--target", type=float, metavar="VALUE", help=TARGET_HELP)
-@click.option("--known-sd", type=float, metavar="SD", help="With --target: the standard deviation of runs, if known.")
+@click.option("--known-sd", type=float, metavar="SD", help="With --target: standard deviation of runs, if known.")
 @click.option("--pairs", cls=InsteadOfArguments, multiple=True, metavar="JSON...", help=PAIRS_HELP)
 @click.option(
     "--control-run-ids",
     cls=InsteadOfArguments,
     multiple=True,
     metavar="RUN...",
-    help="Runs of the control, by id, path or glob; several may follow.",
+    help="Runs of the control, by id, path or glob; takes several values.",
 )
 @click.option(
     "--candidate-run-ids",
     cls=InsteadOfArguments,
     multiple=True,
     metavar="RUN...",
-    help="Runs of the candidate, in the same way.",
+    help="Runs of the candidate, by id, path or glob; takes several values.",
 )
 @with_file
 @with_summary_table
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric; further ones are shown beside it.")
-@click.option("--direction", type=click.Choice(["max", "min"]), help="Whether more or less of it is better.")
+@click.option(
+    "--metric", "metrics", multiple=True, metavar="NAME", help="Metric of the verdict; repeat to show further metrics."
+)
+@click.option("--direction", type=click.Choice(["max", "min"]), help="Whether higher (max) or lower (min) is better.")
 @click.option(
     "--summary.type",
     "kind",
     type=click.Choice(plugin_names(SUMMARIES)),
-    help="How a run becomes a number.  [default: last]",
+    help="How to summarize a run as one number.  [default: last]",
 )
 @with_window
-@click.option("--summary.points", "points", type=click.IntRange(min=1), help="For last: points to average.")
-@click.option("--summary.threshold", "threshold", type=float, help="For time_to: the value to be reached.")
-@click.option("--method", type=click.Choice(plugin_names(METHODS)), help="How the difference is judged.  [default: t]")
+@click.option("--summary.points", "points", type=click.IntRange(min=1), help="For last: number of points to average.")
+@click.option("--summary.threshold", "threshold", type=float, help="For time_to: value to reach.")
+@click.option("--method", type=click.Choice(plugin_names(METHODS)), help="Method of comparison.  [default: t]")
 @click.option(
     "--bootstrap.method",
     "bootstrap",
     type=click.Choice(["bca", "percentile", "studentized"]),
-    help="The same as --method, for a bootstrap. With --tasks: percentile adds rliable's stratified bootstrap.",
+    help="Bootstrap method; the same as --method. With --tasks: percentile adds rliable's stratified bootstrap.",
 )
 @click.option(
     "--bootstrap.n_resamples",
     "resamples",
     type=click.IntRange(min=100),
-    help="Resamples of a bootstrap; alone, one is shown next to the default.  [default: 10000; with --tasks 50000]",
+    help="Number of bootstrap resamples; given alone, adds a bootstrap interval.  [default: 10000; with --tasks 50000]",
 )
-@click.option("--alpha", type=float, help="Error rate.  [default: the study's, or 0.05]")
+@click.option("--alpha", type=float, help="Significance level.  [default: the study's, or 0.05]")
 @click.option(
     "--side",
     type=click.Choice(["two-sided", "greater", "less"]),
     default="two-sided",
     show_default=True,
-    help="greater asks only whether the candidate is better.",
+    help="Alternative hypothesis; greater tests only whether the candidate is better.",
 )
-@click.option("--sesoi", type=float, help="Smallest difference of interest.  [default: the study's]")
+@click.option("--sesoi", type=float, help="Smallest effect size of interest.  [default: the study's]")
 @click.option(
     "--require",
     "required",
     type=click.Choice(["better", "not-worse", "equivalent"]),
-    help="Exit with 3 unless this is the verdict.",
+    help="Exit with code 3 unless this is the verdict.",
 )
 @click.option("--failure-value", type=float, help=FAILURE_HELP)
 @click.option("--unpaired", is_flag=True, help="Do not pair by seed.")
 @click.option(
     "--family",
     type=click.Choice(plugin_names(ADJUSTMENTS)),
-    help="How several candidates are judged together; auto, the default: max-spread below 12 paired seeds, else holm.",
+    help="Correction for several candidates; the default auto means max-spread below 12 paired seeds, else holm.",
 )
 @click.option("--adjust", metavar="METRIC|variant:NAME", help=ADJUST_HELP)
-@click.option("--ttest.enabled", "ttest", is_flag=True, help="Show Student's t beside another method.")
-@click.option("--power.enabled", "with_power", is_flag=True, help="Show what this design can see.")
-@click.option("--certify", is_flag=True, help="Simulate how often intervals of this design cover the truth.")
+@click.option("--ttest.enabled", "ttest", is_flag=True, help="Also show Student's t-test, in addition to the method.")
+@click.option("--power.enabled", "with_power", is_flag=True, help="Show which differences this design can detect.")
+@click.option("--certify", is_flag=True, help="Simulate how often intervals of this design cover the true value.")
 @click.option("--tasks", is_flag=True, help=TASKS_HELP)
 @click.option(
     "--statistic",
     type=click.Choice(["iqm", "mean", "median", "trimmed", "olympic", "optimality_gap"]),
-    help="With --tasks.  [default: iqm from 20 tasks on, else mean]",
+    help="With --tasks: aggregate over tasks.  [default: iqm from 20 tasks on, else mean]",
 )
 @click.option(
-    "--gamma", type=float, help="For optimality_gap: the score that counts as reached.  [default: 1; normalized 100]"
+    "--gamma", type=float, help="For optimality_gap: the target score.  [default: 1; 100 for normalized scores]"
 )
-@click.option("--since", metavar="RUN", help="Only runs begun when this one was, or later.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of resampling.")
+@click.option("--since", metavar="RUN", help="Use only this run and runs that started later.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed for resampling.")
 @click.option("--output.csv_path", "csv_path", metavar="FILE", help=CSV_HELP)
 @click.option("--plots", metavar="DIR", help=PLOTS_HELP)
 @with_chart_output
@@ -137,12 +139,12 @@ def command(
     control_run_ids: Sequence[str], candidate_run_ids: Sequence[str], source: Sequence[str] | None, columns: Any,
     summary_table: Any, required: str | None, csv_path: str | None, plots: str | None, plan: str | None, **asked: Any,
 ) -> int:  # fmt: skip
-    """Say whether a candidate is better than the control, by how much, and how sure that is.
+    """Test whether a candidate is better than the control, by how much, and with what certainty.
 
-    Compares the variants of a study, chosen runs, or results from a file, seed by seed where the seeds match.
+    Compares the variants of a study, selected runs, or results from a file; runs are paired by seed if seeds match.
     The first line is the verdict: better, worse, equivalent or inconclusive.
 
-    A repeatable option may also have several values: --control-run-ids r1 r2 r3. Name a study before such options.
+    Repeatable options also take several values: --control-run-ids r1 r2 r3. Put the study before such options.
     """
     from fairtrial.api.comparing.analysis import unmet
     from fairtrial.api.comparing.analyze import analyze
@@ -178,12 +180,12 @@ def command(
 def _exit_code(missed: str | None) -> int:
     if missed is None:
         return EXIT_OK
-    click.echo(visible(f"Error: {missed}"), err=True)  # programs find it in the one document that they were given
+    click.echo(visible(f"Error: {missed}"), err=True)  # the JSON document already contains it
     return EXIT_CHECK
 
 
 def _analyze_preregistered(out: Output, plan: str, question: Mapping[str, Any]) -> Analysis:
-    """Only what a person gave by hand is held against the plan."""
+    """Run the registered analysis. Only options that the user gave explicitly count as deviations from the plan."""
     from fairtrial.api.evidence.preregistered_analysis import analyze_by_plan
 
     sources = {
@@ -195,7 +197,7 @@ def _analyze_preregistered(out: Output, plan: str, question: Mapping[str, Any]) 
     }
     other = [message for name, message in sources.items() if name in out.given]
     if other:
-        raise UsageError(f"--plan and {other[0]} exclude each other", hint="The plan says which study it is about.")
+        raise UsageError(f"--plan and {other[0]} cannot be used together", hint="The plan already names the study.")
     fields = dict.fromkeys(FIELDS.get(name, name) for name in out.given)
     asked = {name: question[name] for name in fields if name in question}
     return out.command.answer(analyze_by_plan, plan, asked=asked, store=out.store)
@@ -212,17 +214,17 @@ def _question(
     from fairtrial.api.comparing.analysis import Question
 
     if method and bootstrap and method != bootstrap:
-        raise UsageError(f"--method {method} and --bootstrap.method {bootstrap} contradict each other")
+        raise UsageError(f"--method {method} and --bootstrap.method {bootstrap} are contradictory")
     if statistic and not tasks:
         raise UsageError("--statistic needs --tasks")
     if gamma is not None and statistic != "optimality_gap":
-        raise UsageError("--gamma is for --statistic optimality_gap")
+        raise UsageError("--gamma needs --statistic optimality_gap")
     if known_sd is not None and target is None:
         raise UsageError("--known-sd needs --target")
     method = method or bootstrap
-    others = [name for name in plugin_names(METHODS) if name not in METHODS.built_in]  # they may resample
+    others = [name for name in plugin_names(METHODS) if name not in METHODS.built_in]  # may resample
     if resamples is not None and method not in (None, "bca", "percentile", "studentized", *others):
-        raise UsageError(f"--bootstrap.n_resamples is for a bootstrap; --method {method} draws none")
+        raise UsageError(f"--bootstrap.n_resamples needs a bootstrap method; --method {method} does not resample")
     return Question(
         metrics=list(metrics), direction=direction,
         summary=rule_from(kind, window, percent, percent_window, points, threshold),
@@ -234,7 +236,7 @@ def _question(
 
 
 def _pairs(given: Sequence[str]) -> list[Mapping[str, Any]] | None:
-    """One JSON list, or several objects."""
+    """Parse --pairs: one JSON list, or several objects."""
     if not given:
         return None
     from fairtrial.core.untrusted import parse_json
@@ -242,7 +244,7 @@ def _pairs(given: Sequence[str]) -> list[Mapping[str, Any]] | None:
     try:
         parsed = [parse_json(text.encode(errors="replace"), where="it", hint=None, error=UserError) for text in given]
     except UserError as error:
-        raise UsageError(f"--pairs is not JSON: {error.message}") from None
+        raise UsageError(f"--pairs is not valid JSON: {error.message}") from None
     return parsed[0] if len(parsed) == 1 and isinstance(parsed[0], list) else parsed
 
 

@@ -1,6 +1,6 @@
-"""`fairtrial`: the table of commands in workflow order, and the one place that prints errors.
+"""The `fairtrial` entry point: the table of commands in workflow order, and the only place that prints errors.
 
-A command's module is imported when the command is used, so that `--help` stays instant.
+The module of a command is imported when the command is used, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ from fairtrial.version import __version__
 
 COMMANDS = {
     "init": "Write a complete, commented study file.",
-    "train": "Train a recipe once, recorded; resume; keep the best checkpoint.",
-    "bench": "Say what a training step costs, and where the time goes.",
-    "profile": "Say where the time of reinforcement learning on a language model goes.",
-    "sync": "Say whether two programs, such as train and bench, still take the same options.",
-    "launch": "Run variants × seeds, only what is missing.",
+    "train": "Train a recipe once and record the run; resume; keep the best checkpoint.",
+    "bench": "Measure what a training step costs and where the time goes.",
+    "profile": "Profile reinforcement learning on a language model.",
+    "sync": "Check whether two programs, such as train and bench, still take the same options.",
+    "launch": "Run variants × seeds; skip runs that are already recorded.",
     "runs": "List, show, tail, export, query and remove runs.",
-    "evaluate": "Evaluate a checkpoint again, on what chose nothing.",
-    "temperature": "Distil at every temperature of a range; name the best and its equals.",
-    "alpha": "Distil with every weight of the teacher; name the best and its equals.",
-    "sweep": "Train any recipe over a grid of any of its options.",
-    "compare": "Set distillation strategies against each other on the same seeds.",
-    "ablation": "Say what each component of a model contributes.",
-    "variance": "Say how noisy it is and how many seeds are enough.",
-    "analyze": "Say whether a change made it better, and how sure that is.",
-    "power": "Say how many seeds, hours and dollars a question needs.",
-    "cost-performance": "Price every configuration; show the frontier of cost and accuracy.",
-    "recommend": "Name the configuration that fits a budget, a deadline and a card.",
-    "research": "Make evidence that others can check: describe, register, bundle, verify.",
+    "evaluate": "Re-evaluate a checkpoint on held-out data.",
+    "temperature": "Sweep the distillation temperature; find the best value.",
+    "alpha": "Sweep the weight of the teacher in distillation; find the best value.",
+    "sweep": "Sweep any options of any recipe over a grid; find the best setting.",
+    "compare": "Compare distillation strategies on the same seeds.",
+    "ablation": "Measure what each component of a model contributes.",
+    "variance": "Measure the noise between seeds and how many seeds are enough.",
+    "analyze": "Test whether a change made training better, and with what certainty.",
+    "power": "Plan how many seeds, hours and dollars an experiment needs.",
+    "cost-performance": "Price configurations; show the Pareto frontier of cost and accuracy.",
+    "recommend": "Recommend a configuration for a budget, a deadline and a GPU.",
+    "research": "Produce evidence that others can check: describe, register, bundle, verify.",
     "doctor": "Show what is installed and what this machine can measure.",
 }
 
 
 LISTED = frozenset(COMMANDS) - {"init", "sync", "runs", "research", "doctor"}
-"""Commands that make or judge something: a project lists them. Those that only look are not listed."""
+"""Commands that produce or judge results: a project's command log lists them. Read-only commands are not listed."""
 REMOVING = ["runs", "rm"]
-"""What is taken away is listed too."""
+"""The command that removes runs, which the command log lists too."""
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name and one line; imports the rest on use."""
+    """A group that knows the name and one-line help of each command, and imports its module on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [*COMMANDS, *_others()]
@@ -88,7 +88,7 @@ class LazyGroup(click.Group):
 
 
 def _others() -> dict[str, str]:
-    """Commands of other packages, each with its package: their own help would have to be imported."""
+    """Return commands of other packages with the package name as help. Their own help would need an import."""
     offers = sorted(plugin_offers(COMMAND_PLUGINS))
     return {offer.name: f"From {offer.origin}." for offer in offers if offer.name not in COMMANDS}
 
@@ -102,9 +102,9 @@ def _others() -> dict[str, str]:
 @click.version_option(__version__, message="fairtrial %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Did your change to training really make it better? How sure, how fast, and at what price.
+    """Find out whether a change to your training made it better: how certain, how fast, and at what cost.
 
-    Give every change a fair trial: the same seeds on both sides, real runs, nothing dropped.
+    Every change gets a fair trial: the same seeds on both sides, real runs, and no run left out.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -113,12 +113,12 @@ def cli(ctx: click.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show ✓ is no reason to fail
+            stream.reconfigure(errors="replace")  # do not fail on a terminal that cannot show ✓
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line and return its exit code. What is run below an artifact.yaml is listed beside it."""
+    """Run a command line and return its exit code. In a project, append it to the log next to artifact.yaml."""
     command = LoggedCommand(arguments, time.time())
     with like_ctrl_c(), carrying_out(["fairtrial", *arguments]):
         code = _run(command)
@@ -131,7 +131,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(command: LoggedCommand) -> int:
-    """Errors become a sentence and a hint, here and nowhere else."""
+    """Run the command. This is the only place that turns exceptions into an error message and a hint."""
     arguments = command.words
     debug = "--debug" in arguments
     try:
@@ -146,25 +146,25 @@ def _run(command: LoggedCommand) -> int:
     except click.ClickException as error:
         return _tell(FairtrialError(error.format_message()), arguments)
     except (click.Abort, KeyboardInterrupt):
-        message = "Stopped. What was recorded is kept; the same command goes on from there."
+        message = "Stopped. Everything recorded so far is kept; run the same command again to resume."
         return _tell(Interrupted(message), arguments)
-    except BrokenPipeError:  # whoever reads a long stream, such as `runs tail --follow | head`, has had enough
+    except BrokenPipeError:  # the reader closed the pipe, as in `runs tail --follow | head`
         discard_output()
         return EXIT_OK
     except OSError as error:
         if debug:
             raise
         where = f" {error.filename}" if error.filename else ""
-        return _tell(FairtrialError(f"cannot use{where}: {error.strerror or error}"), arguments)
+        return _tell(FairtrialError(f"cannot access{where}: {error.strerror or error}"), arguments)
     return result if isinstance(result, int) else EXIT_OK
 
 
 def _refuse_bytes(arguments: Sequence[str]) -> None:
-    """Python spells bytes that are not text as lone surrogates, which no file that we write can hold."""
+    """Reject arguments that are not UTF-8. Python decodes them to lone surrogates, which cannot be written to files."""
     try:
         "".join(arguments).encode()
     except UnicodeEncodeError:
-        raise UsageError("an argument is not UTF-8 text", hint="Rename the file, or type it anew.") from None
+        raise UsageError("an argument is not UTF-8 text", hint="Rename the file, or retype the argument.") from None
 
 
 def _from_click(error: click.UsageError) -> FairtrialError:
@@ -173,14 +173,14 @@ def _from_click(error: click.UsageError) -> FairtrialError:
 
 
 def _tell(error: FairtrialError, arguments: Sequence[str]) -> int:
-    """People read it on standard error; programs that asked for JSON get one document on standard output."""
+    """Print an error to stderr, and with --format json also as a JSON document to stdout. Return the exit code."""
     kind = "" if isinstance(error, Interrupted) else "Error: "
     lines = [f"{kind}{error.message}", *(f"Error: {problem}" for problem in error.problems)]
     if error.hint:
         lines.append(f"Hint: {error.hint}")
     click.echo(visible("\n".join(lines)), err=True)
     if _wants_json(arguments):
-        import json  # nothing else here needs it, and `--help` is to be instant
+        import json  # imported late to keep `--help` fast
 
         click.echo(json.dumps({"schema": 1, "error": error.to_dict()}))
     return error.exit_code

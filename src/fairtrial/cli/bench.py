@@ -28,50 +28,57 @@ Number = TypeVar("Number", int, float)
 
 OWN_OPTIONS = (
     click.Option(
-        ["--max-batches"], type=int, help="Training steps to take.  [default: 200, or all of a shorter training]"
+        ["--max-batches"], type=int, help="Number of training steps.  [default: 200, or all if training is shorter]"
     ),
-    click.Option(["--warmup-batches"], type=int, help="Steps to leave out first.  [default: until they are steady]"),
-    click.Option(["--run-validation"], is_flag=True, help="Evaluate as training does; else only steps are taken."),
+    click.Option(["--warmup-batches"], type=int, help="Warm-up steps to discard.  [default: until times are steady]"),
+    click.Option(["--run-validation"], is_flag=True, help="Also run evaluations, as training does."),
     click.Option(
-        ["--sample-ratio"], type=float, help="Take this part of an epoch (0.01 to 1) and say what a whole one takes."
+        ["--sample-ratio"], type=float, help="Run this fraction of an epoch (0.01 to 1) and extrapolate to a full one."
     ),
-    click.Option(["--enable-profiling"], is_flag=True, help="Also trace a few steps, for Perfetto."),
+    click.Option(["--enable-profiling"], is_flag=True, help="Also write a trace of a few steps, for Perfetto."),
     click.Option(
-        ["--trace-dir"], type=click.Path(path_type=Path), metavar="FOLDER", help="Where traces go.  [default: traces]"
+        ["--trace-dir"], type=click.Path(path_type=Path), metavar="FOLDER", help="Folder for traces.  [default: traces]"
     ),
-    click.Option(["--enable-resource-monitoring"], is_flag=True, help="Also watch processor, memory, switches, GPU."),
-    click.Option(["--batch-sizes"], metavar="N,N,…", help="Also time these batch sizes, in turns."),
+    click.Option(
+        ["--enable-resource-monitoring"], is_flag=True, help="Also monitor CPU, memory, context switches and GPU."
+    ),
+    click.Option(["--batch-sizes"], metavar="N,N,…", help="Also time these batch sizes, interleaved."),
     click.Option(["--learning-rates"], metavar="X,X,…", help="Also try these learning rates on three seeds."),
     click.Option(["--estimate-noise-scale"], is_flag=True, help="Also measure the gradient noise scale."),
-    click.Option(["--whole-steps"], is_flag=True, help="Time steps, not phases: a GPU is waited for less often."),
-    click.Option(["--trials/--no-trials"], default=None, help="Try what would be faster.  [default: on]"),
-    click.Option(["--save"], type=click.Path(path_type=Path), metavar="FILE", help="Keep this measurement."),
+    click.Option(
+        ["--whole-steps"], is_flag=True, help="Time whole steps, not phases, which needs fewer GPU synchronizations."
+    ),
+    click.Option(["--trials/--no-trials"], default=None, help="Try out possible speed-ups.  [default: on]"),
+    click.Option(
+        ["--save"], type=click.Path(path_type=Path), metavar="FILE", help="Save this measurement as a baseline."
+    ),
     click.Option(
         ["--baseline"],
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Compare with a measurement that was kept; exit 3 if this one is slower.",
+        help="Compare with a saved measurement; exit with code 3 if this one is slower.",
     ),
     click.Option(
-        ["--ab"], nargs=2, metavar="REV REV", help="Instead, time two git revisions in turns; exit 3 if B is slower."
+        ["--ab"],
+        nargs=2,
+        metavar="REV REV",
+        help="Compare two git revisions, interleaved; exit with code 3 if the second is slower.",
     ),
     click.Option(
         ["--against"],
         metavar="KEY=VALUE,…",
-        help="Instead, time these options in turns with the ones given; exit 3 if they are slower.",
+        help="Compare the given options with these, interleaved; exit with code 3 if these are slower.",
     ),
     click.Option(
         ["--processes"],
         type=click.IntRange(min=1),
-        help="Processes to measure in, for --save and --baseline.  [default: 5]",
+        help="Number of processes to measure, for --save and --baseline.  [default: 5]",
     ),
-    click.Option(["--rounds"], type=int, help="Rounds of A B B A.  [default: 8; revisions 4]"),
+    click.Option(["--rounds"], type=int, help="Number of A B B A rounds.  [default: 8; 4 with --ab]"),
     click.Option(
-        ["--margin"], type=float, help="A difference in time that does not matter, when comparing.  [default: 0.05]"
+        ["--margin"], type=float, help="Relative time difference that does not matter in a comparison.  [default: 0.05]"
     ),
-    click.Option(
-        ["--seed"], type=click.IntRange(0, MOST_SEED), help=f"Root of all randomness.  [default: {FIXED_SEEDS[0]}]"
-    ),
+    click.Option(["--seed"], type=click.IntRange(0, MOST_SEED), help=f"Random seed.  [default: {FIXED_SEEDS[0]}]"),
     click.Option(["--level"], type=float, default=0.95, show_default=True, help="Confidence level of intervals."),
 )
 
@@ -80,7 +87,7 @@ MEASURING = (
     "batch_sizes", "learning_rates", "estimate_noise_scale", "save", "baseline", "whole_steps",
     "trials",
 )  # fmt: skip
-"""Flags about one measurement, which a comparison in turns does not take."""
+"""Flags for a single measurement, which --ab and --against do not accept."""
 
 
 def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
@@ -93,7 +100,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
             terms = _terms(out, flags, should_stop, show)
             work = _compare if flags["ab"] or flags["against"] else _measure
             give = work(out, word, options, terms, flags)
-        return give()  # when the bar is gone
+        return give()  # after the progress bar is closed
 
     return bench_recipe
 
@@ -101,11 +108,11 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
 def _check(flags: Mapping[str, Any]) -> None:
     in_turns = [name for name in ("ab", "against") if flags[name]]
     if len(in_turns) == 2:
-        raise UsageError("--ab and --against exclude each other")
+        raise UsageError("--ab and --against cannot be used together")
     given = [name for name in MEASURING if flags[name] or (name == "trials" and flags[name] is not None)]
     if in_turns and given:
         flag = given[0].replace("_", "-")
-        raise UsageError(f"--{flag} is about one measurement, and two are compared here", hint="Leave one of them out.")
+        raise UsageError(f"--{flag} cannot be used with --ab or --against", hint="Remove one of them.")
     needs = {
         "rounds": ("--ab and --against", in_turns),
         "processes": ("--save and --baseline", flags["save"] or flags["baseline"]),
@@ -113,19 +120,19 @@ def _check(flags: Mapping[str, Any]) -> None:
     }
     for name, (what, is_there) in needs.items():
         if flags[name] is not None and not is_there:
-            raise UsageError(f"--{name} is about {what}")
+            raise UsageError(f"--{name} is only for {what}")
     if flags["trace_dir"] and not flags["enable_profiling"]:
-        raise UsageError("--trace-dir says where --enable-profiling writes, and that is not given")
+        raise UsageError("--trace-dir needs --enable-profiling")
     if flags["margin"] is not None and not 0 < flags["margin"] < 1:
-        raise UserError(f"margin must lie between 0 and 1, not {flags['margin']:g}")
+        raise UserError(f"--margin must be between 0 and 1, not {flags['margin']:g}")
     if flags["save"] is not None:
         _check_place(flags["save"])
 
 
 def _check_place(path: Path) -> None:
-    """Refuse before the measurement what could not be written after it."""
+    """Fail before the measurement if its result could not be saved afterwards."""
     if path.is_dir() or not path.absolute().parent.is_dir() or not os.access(path.absolute().parent, os.W_OK):
-        why = "it is a folder" if path.is_dir() else "no such folder, or not to be written to"
+        why = "it is a folder" if path.is_dir() else "the folder does not exist or is not writable"
         raise UserError(f"cannot write {path}: {why}", hint="Choose another --save.")
 
 
@@ -148,7 +155,7 @@ def _numbers(flag: str, text: str | None, kind: type[Number]) -> list[Number]:
     try:
         return [kind(word) for word in (text or "").split(",") if word.strip()]
     except ValueError:
-        raise UsageError(f"--{flag}: '{text}' is not a list of numbers such as 1,2,3") from None
+        raise UsageError(f"--{flag}: '{text}' is not a comma-separated list of numbers such as 1,2,3") from None
 
 
 def _measure(
@@ -172,7 +179,7 @@ def _measure(
     with output_kept_free():
         measured = out.command.answer(bench, recipe, options, terms)
     further, against = [], None
-    if measured.sufficient and (earlier or flags["save"]):  # too few steady steps say nothing about a baseline either
+    if measured.sufficient and (earlier or flags["save"]):  # too few steady steps cannot be compared either
         further = further_processes(recipe, options, terms, flags["processes"] or PROCESSES)
         against = compare_with(earlier, measured, flags["margin"] or MARGIN, further) if earlier else None
     document = {**measured.to_dict(), "baseline": against.to_dict() if against else None}
@@ -214,7 +221,7 @@ def _compare(
 
 
 class BenchGroup(RecipeGroup):
-    """The same flags as train, but for options that make no sense here."""
+    """Takes the same recipe options as `train`, except those that a benchmark does not use."""
 
     body = staticmethod(_body)
     own_options = OWN_OPTIONS
@@ -225,7 +232,7 @@ class BenchGroup(RecipeGroup):
 
 @click.group("bench", cls=BenchGroup, subcommand_metavar="RECIPE [OPTIONS]…")
 def command() -> None:
-    """Say what a training step of a recipe costs, and where the time goes.
+    """Measure what a training step of a recipe costs and where the time goes.
 
-    It takes the options of train, and real steps through the same loop. Nothing is kept of the run.
+    Takes the options of train and runs real steps through the same training loop. The run is not recorded.
     """

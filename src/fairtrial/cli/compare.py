@@ -46,10 +46,10 @@ DEFAULT = "kd,progressive,attention,mse,combined"
 
 
 def _compare(out: Output, settings: dict[str, Any], *, compute_matched: bool, **parsed: Any) -> int:
-    """Set distillation strategies against each other on the same seeds.
+    """Compare distillation strategies on the same seeds.
 
-    The baseline none, which learns from labels alone, is always among them. Time and memory are measured on runs
-    that had a process to themselves; all differences are judged as one family.
+    The baseline `none`, which learns only from labels, is always included. Time and memory are measured on runs that
+    had a process of their own. All differences are corrected for multiple comparisons together.
     """
     from fairtrial.api.lab.compare import compare_strategies
 
@@ -72,7 +72,7 @@ def _plan(out: Output, settings: dict[str, Any], *, compute_matched: bool, **par
 def _question(
     settings: dict[str, Any], *, strategies: str, family: str | None, **how: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is asked, by the names that the verb takes, and how it is to be run."""
+    """Split the parsed flags into the arguments of the API function and the options on how to run."""
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     return {"strategies": names, "options": settings, "family": family}, how
 
@@ -99,11 +99,11 @@ def _show(console: Console, out: Output, strategy_comparison: StrategyComparison
         console.print(
             f"Statistical significance (p < {1 - strategy_comparison.level:.3g}, {family}):", style="bold", markup=False
         )
-    for line in [difference_line(each) for each in strategy_comparison.significant] or ["No difference is settled."]:
+    for line in [difference_line(each) for each in strategy_comparison.significant] or ["No significant difference."]:
         console.print(line, markup=False)
     open_ = len(strategy_comparison.comparisons) - len(strategy_comparison.significant)
     if open_ and strategy_comparison.significant:
-        console.print(f"{open_} of {len(strategy_comparison.comparisons)} differences are open.", markup=False)
+        console.print(f"{open_} of {len(strategy_comparison.comparisons)} comparisons are inconclusive.", markup=False)
     console.print(judged_line(strategy_comparison.metric, strategy_comparison.direction), markup=False)
     show_cautions(console, strategy_comparison.cautions)
     show_next(console, next_commands(out, strategy_comparison.study))
@@ -122,7 +122,10 @@ def _headline(strategy_comparison: StrategyComparison) -> str:
         return f"Only {best.name} has a result ({value})."
     if not strategy_comparison.alike:
         return f"{best.name} is best ({value}): better than every other strategy."
-    return f"{best.name} is ahead ({value}); not told apart from it: {', '.join(strategy_comparison.alike)}."
+    return (
+        f"{best.name} has the best mean ({value}); statistically indistinguishable from it: "
+        f"{', '.join(strategy_comparison.alike)}."
+    )
 
 
 def difference_line(comparison: Comparison) -> str:
@@ -141,7 +144,9 @@ OWN: list[click.Parameter] = [
     click.Option(
         ["--strategies"], default=DEFAULT, show_default=True, metavar="LIST", help="Strategies, separated by commas."
     ),
-    click.Option(["--compute-matched"], is_flag=True, help="Add a baseline that trains as long as the slowest took."),
+    click.Option(
+        ["--compute-matched"], is_flag=True, help="Add a baseline that trains for as long as the slowest strategy."
+    ),
     click.Option(["--family"], type=click.Choice(plugin_names(ADJUSTMENTS)), help=FAMILY_HELP),
     *run_options(RUNS, stack=False),
 ]

@@ -32,16 +32,20 @@ WIDE, LONGEST_NAME = 110, 30
     default="cost,accuracy",
     show_default=True,
     metavar="LIST",
-    help="What the frontier is about: two or more of cost, accuracy, hours and memory.",
+    help="Objectives of the frontier: two or more of cost, accuracy, hours and memory.",
 )
-@click.option("--hypervolume", metavar="REFERENCE", help="Also the volume above a point such as cost=200,accuracy=0.")
+@click.option(
+    "--hypervolume",
+    metavar="REFERENCE",
+    help="Also compute the hypervolume over a reference point such as cost=200,accuracy=0.",
+)
 @with_chart_output
 def command(out: Output, *, gpu: str, objectives: str, hypervolume: str | None, **where: Any) -> int:
-    """Price every configuration on a card and find the frontier between cost and accuracy.
+    """Price every configuration on a GPU and find the Pareto frontier of cost and accuracy.
 
-    STUDY is a study in the store. Without it and without --configs the newest study that has hours is taken; if there
-    is none, a family of fine-tunings is trained. Hours that were measured on another device are converted by the
-    cards' speeds and marked as estimates.
+    STUDY is a study in the store. Without STUDY and --configs, the newest study with recorded hours is used. If there
+    is none, a default family of fine-tuning configurations is trained. Hours measured on another device are converted
+    by the relative speed of the devices and marked as estimates.
     """
     from fairtrial.api.pricing.cost_performance import cost_performance
 
@@ -68,7 +72,7 @@ def parse_reference(text: str) -> dict[str, float]:
     try:
         return {name: float(value) for name, value in given}
     except ValueError:
-        raise UsageError(f"--hypervolume: cannot read '{text}'", hint="Like cost=200,accuracy=0.") from None
+        raise UsageError(f"--hypervolume: cannot read '{text}'", hint="Write it like cost=200,accuracy=0.") from None
 
 
 def _draw(result: CostPerformance, path: Path) -> None:
@@ -110,7 +114,7 @@ def _headline(cost_performance: CostPerformance) -> str:
 
 
 def _table(cost_performance: CostPerformance, width: int) -> Any:
-    """On a narrow terminal the columns that the rest can be read without are left out."""
+    """Return the table of configurations. On a narrow terminal it omits the less important columns."""
     from rich.text import Text
 
     frontier = cost_performance.frontier
@@ -121,7 +125,7 @@ def _table(cost_performance: CostPerformance, width: int) -> Any:
     table = plain_table("Config", "Hours", "Cost", quantity, *extra, "Pareto", *probability)
     for point, row in zip(frontier.points, cost_performance.rows(), strict=True):
         saved = "" if row["savings"] is None else f"{row['savings']:.3g} ×"
-        beaten = f"beaten by {row['dominated_by']}" if row["dominated_by"] else ""
+        beaten = f"dominated by {row['dominated_by']}" if row["dominated_by"] else ""
         standing = "yes" if row["pareto"] else beaten
         share, about = row["frontier_probability"], "≈ " if point.basis else ""
         large = " (too large)" if row["fits"] is False else ""
@@ -156,7 +160,9 @@ def _lines(cost_performance: CostPerformance) -> list[str]:
             f"Best marginal gain: {step.cheaper} → {step.dearer}, {quantity} better by {shown_value(step.gain)} for "
             f"{about}{shown_money(step.cost)} more ({step.per_dollar:.3g} per dollar)."
         )
-    lines.append(f"Savings are against {frontier.reference.name}, {about}{shown_money(frontier.reference.cost.value)}.")
+    lines.append(
+        f"Savings are relative to {frontier.reference.name}, {about}{shown_money(frontier.reference.cost.value)}."
+    )
     if frontier.volume is not None:
         lines.append(f"Hypervolume: {frontier.volume:.4g}.")
     local = cost_performance.gathered.local

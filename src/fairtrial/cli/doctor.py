@@ -20,36 +20,42 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
-@click.option("--aa", is_flag=True, help="Time equal work against itself: this machine's noise, and what it can see.")
-@click.option("--damage", is_flag=True, help="Find every file of the store that is not what was recorded.")
-@click.option("--repair", is_flag=True, help="With --damage: repair what can be repaired without loss.")
-@click.option("--since", metavar="STUDY|COMMIT", help="Instead: what changed in the code since a benchmark was made.")
-@click.option("--paths", multiple=True, metavar="PATH…", help="With --since: only below these, such as src/.")
+@click.option(
+    "--aa",
+    is_flag=True,
+    help="Run an A/A test: measure this machine's timing noise and the smallest detectable change.",
+)
+@click.option("--damage", is_flag=True, help="Find every file in the store that differs from what was recorded.")
+@click.option("--repair", is_flag=True, help="With --damage: repair what can be repaired without data loss.")
+@click.option(
+    "--since", metavar="STUDY|COMMIT", help="Show what changed in the code since a study was run, or since a commit."
+)
+@click.option("--paths", multiple=True, metavar="PATH…", help="With --since: only these paths, such as src/.")
 @click.argument("more_paths", nargs=-1, metavar="")
 @with_output
 def command(
     out: Output, aa: bool, damage: bool, repair: bool, since: str | None, paths: tuple[str, ...],
     more_paths: tuple[str, ...],
 ) -> int:  # fmt: skip
-    """Show what is installed and what this machine can measure. Exit 3 if the store cannot be used.
+    """Show what is installed and what this machine can measure. Exits with 3 if the store is unusable.
 
-    With --damage: hold every file of the store against what was recorded. Exit 3 if damage remains.
+    With --damage: compare every file in the store with what was recorded. Exits with 3 if damage remains.
 
     With --since: compare the working tree with the commit that the runs of a study recorded, or with any commit.
     """
     if more_paths and not paths:
-        raise UsageError(f"unexpected argument '{more_paths[0]}'", hint="Paths come behind --paths.")
+        raise UsageError(f"unexpected argument '{more_paths[0]}'", hint="Put paths after --paths.")
     if paths and since is None:
-        raise UsageError("--paths needs --since", hint="fairtrial doctor --since STUDY --paths src/")
+        raise UsageError("--paths needs --since", hint="Run: fairtrial doctor --since STUDY --paths src/")
     if since is not None:
         if aa or damage:
-            raise UsageError("--since is about the code; give it without --aa and --damage")
+            raise UsageError("--since cannot be used with --aa or --damage")
         return _since(out, since, [*paths, *more_paths])
     if repair and not damage:
-        raise UsageError("--repair needs --damage", hint="fairtrial doctor --damage --repair")
+        raise UsageError("--repair needs --damage", hint="Run: fairtrial doctor --damage --repair")
     if damage:
         if aa:
-            raise UsageError("--damage is about the store, --aa about the machine; give one")
+            raise UsageError("--damage and --aa cannot be used together")
         return _damage(out, repair=repair)
     from fairtrial.api.benchmarking.doctor import doctor
 
@@ -112,7 +118,7 @@ def _show_damage(console: Console, damage_report: DamageReport) -> None:
         if each.kept:
             console.print(f"    the old file is kept as {each.kept}", markup=False)
         elif each.repair:
-            message = "--repair can" if each.mend else "to do:"
+            message = "--repair can" if each.mend else "manual repair:"
             console.print(f"    {message} {each.repair}", markup=False)
     counts = [f"{counted(len(damage_report.remaining), 'damaged file')} in {counted(damage_report.runs, 'run')}"]
     repaired = len(damage_report.damage) - len(damage_report.remaining)
@@ -126,7 +132,7 @@ def _show_damage(console: Console, damage_report: DamageReport) -> None:
 def _self_check(out: Output) -> NoiseFloor:
     from fairtrial.api.benchmarking.self_check import AA_ROUNDS, self_check
 
-    out.say("Timing equal work against itself, for about ten seconds …")
+    out.say("Timing identical work in an A/A test, for about ten seconds …")
     if not out.live:
         return self_check()
     with make_progress(out) as progress:
@@ -140,9 +146,9 @@ def _floor_lines(floor: NoiseFloor) -> list[str]:
     )
     return [
         "",
-        f"Noise floor: 95 % of A/A rounds lie within ± {floor.round_percent:.2g} %.",
-        f"Smallest slowdown that is seen four times out of five: {seen}.",
-        f"False alarms: {floor.alarms} of {floor.comparisons} comparisons of equal work (5 % are to be expected).",
-        f"Its speed changed by {floor.drift_percent:.2g} % from one half of this check to the other, within seconds.",
-        "Times from further apart, and from other processes, differ by more.",
+        f"Noise floor: 95 % of A/A rounds are within ± {floor.round_percent:.2g} %.",
+        f"Smallest slowdown that is detected with 80 % power: {seen}.",
+        f"False positives: {floor.alarms} of {floor.comparisons} comparisons of identical work (5 % are expected).",
+        f"Drift: speed changed by {floor.drift_percent:.2g} % between the two halves of this check, within seconds.",
+        "Measurements that are further apart or from other processes differ by more.",
     ]

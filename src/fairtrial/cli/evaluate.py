@@ -26,19 +26,25 @@ if TYPE_CHECKING:
     default="best",
     show_default=True,
     metavar="best|last|step-N|best-K",
-    help="Which weights to evaluate.",
+    help="Checkpoint to evaluate.",
 )
-@click.option("--episodes", type=int, help="How many, for recipes that have episodes.  [default: the run's own]")
-@click.option("--confirm", is_flag=True, help="On fresh episodes or data; says how far choosing flattered the best.")
+@click.option(
+    "--episodes", type=int, help="Number of episodes, for recipes that have episodes.  [default: the run's own]"
+)
+@click.option(
+    "--confirm",
+    is_flag=True,
+    help="Use fresh episodes or data, and estimate the selection bias of the best checkpoint.",
+)
 @click.option("--level", type=click.FloatRange(0.5, 1, min_open=True, max_open=True), default=0.95, show_default=True,
               help="Confidence level of intervals.")  # fmt: skip
 @with_output
 def command(
     out: Output, *, runs: Sequence[str], checkpoint: str, episodes: int | None, confirm: bool, level: float
 ) -> int:
-    """Evaluate a checkpoint of a run again, on what chose nothing. The result is stored with the run.
+    """Re-evaluate a checkpoint on held-out data, which was not used to select it. The result is stored with the run.
 
-    Ends with 4 if one of several runs is damaged; the others are evaluated.
+    Exits with 4 if one of several runs is damaged; the others are still evaluated.
     """
     from fairtrial.api.running.evaluate import evaluate
 
@@ -62,8 +68,8 @@ def _show(console: Console, checkpoint_evaluations: CheckpointEvaluations) -> No
         and checkpoint_evaluations.gap.value is not None
     ):
         console.print(
-            f"Choosing flattered them by {shown_change(checkpoint_evaluations.gap.value)} "
-            f"{interval_words(checkpoint_evaluations.gap)} on average, over "
+            f"Average selection bias: {shown_change(checkpoint_evaluations.gap.value)} "
+            f"{interval_words(checkpoint_evaluations.gap)} over "
             f"{counted(checkpoint_evaluations.gap.n, 'run')}.",
             style="bold",
             markup=False,
@@ -94,7 +100,7 @@ def _show_one(console: Console, checkpoint_evaluation: CheckpointEvaluation) -> 
         )
         table.add_row(f"  {name}", shown_value(value), interval)
     if checkpoint_evaluation.selected is not None:
-        table.add_row("  chosen by", shown_value(checkpoint_evaluation.selected), "")
+        table.add_row("  at selection", shown_value(checkpoint_evaluation.selected), "")
     if checkpoint_evaluation.gap is not None:
-        table.add_row("  flattered by", shown_change(checkpoint_evaluation.gap), "")
+        table.add_row("  selection bias", shown_change(checkpoint_evaluation.gap), "")
     console.print(table)

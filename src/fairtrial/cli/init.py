@@ -11,12 +11,12 @@ from fairtrial.core.terminal import visible
 
 
 @click.command("init")
-@click.option("--recipe", default="distill", metavar="RECIPE", help="What the study trains.", show_default=True)
+@click.option("--recipe", default="distill", metavar="RECIPE", help="Recipe that the study trains.", show_default=True)
 @click.option("--study", metavar="NAME", help="Name of the study.  [default: from the file name]")
 @click.option("--output", default="study.yaml", metavar="FILE", help="File to write.", show_default=True)
-@click.option("--force", is_flag=True, help="Overwrite the file if it is there.")
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="How to answer.")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show the full trace of an error.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output format.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the full traceback of an error.")
 def command(recipe: str, study: str | None, output: str, force: bool, output_format: str) -> None:
     """Write a complete, commented study file to start from."""
     from fairtrial.api.running.init import write_study

@@ -34,51 +34,53 @@ if TYPE_CHECKING:
     from fairtrial.plan.study import Study
 
 NEEDED_ENGINE = {"address": "ray", "cloud": "skypilot", "spot": "skypilot"}
-"""Which launcher a flag of its own is for; launchers of others may have settings of these names too."""
-PLAN_HELP = "Launch as registered, with its seeds.  [default: the project's registration of this study]"
+"""The built-in launcher that each of these flags needs. Launchers of other packages may use the same names."""
+PLAN_HELP = "Launch as registered, with the registered seeds.  [default: the project's registration of this study]"
 HOW_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(
         ["--on"],
         metavar="|".join(plugin_names(LAUNCHERS)),
-        help="Where: this machine, or a cluster.  [default: local]",
+        help="Launcher: this machine or a cluster.  [default: local]",
     ),
     click.Option(["--skypilot"], is_flag=True, help="The same as --on skypilot."),
     click.Option(
-        ["--address"], metavar="HOST:PORT", help="Of a Ray cluster.  [default: one that runs here, else a new one]"
+        ["--address"],
+        metavar="HOST:PORT",
+        help="Address of a Ray cluster.  [default: one running here, else a new one]",
     ),
-    click.Option(["--cloud"], metavar="NAME", help="Which cloud SkyPilot is to use."),
-    click.Option(["--spot"], is_flag=True, default=None, help="SkyPilot: take machines that may be withdrawn."),
+    click.Option(["--cloud"], metavar="NAME", help="Cloud for SkyPilot to use."),
+    click.Option(["--spot"], is_flag=True, default=None, help="SkyPilot: use spot instances."),
     click.Option(
         ["--with", "settings"],
         multiple=True,
         metavar="KEY=VALUE",
-        help="A setting of the place, such as partition=long on Slurm; repeat it for more.",
+        help="Setting of the launcher, such as partition=long for Slurm; repeat for more.",
     ),
-    click.Option(["--jobs"], type=click.IntRange(min=1), help="Runs at once.  [default: as many as fit]"),
-    click.Option(["--cpus"], type=click.IntRange(min=1), help="Cores that one run needs.  [default: 1]"),
+    click.Option(["--jobs"], type=click.IntRange(min=1), help="Number of parallel runs.  [default: as many as fit]"),
+    click.Option(["--cpus"], type=click.IntRange(min=1), help="CPU cores per run.  [default: 1]"),
     click.Option(
         ["--gpus"],
         type=click.IntRange(min=0),
-        help="Cards that one run needs; here: how many runs have a card each.  [default: none; SkyPilot: 4 L4 for a "
-        "program of yours]",
+        help="GPUs per run; with local: number of runs that get a GPU each.  [default: none; SkyPilot: 4 L4 for your "
+        "own program]",
     ),
     click.Option(
         ["--memory", "memory_gb"],
         type=click.FloatRange(min=0, min_open=True),
         metavar="GB",
-        help="Memory that one run needs.",
+        help="Memory per run.",
     ),
     click.Option(
         ["--timeout"], type=click.FloatRange(min=0, min_open=True), help="Stop a run after this many seconds."
     ),
     click.Option(
-        ["--retries"], type=click.IntRange(min=0), default=0, help="Try failed or lost runs again this often."
+        ["--retries"], type=click.IntRange(min=0), default=0, help="Number of retries for failed or lost runs."
     ),
     click.Option(
         ["--lost-after"],
         type=click.FloatRange(min=1),
         metavar="SECONDS",
-        help="Take a run without a sign of life for lost after this long; it goes on elsewhere.  [default: 60]",
+        help="Consider a run lost after this long without a heartbeat, and reschedule it.  [default: 60]",
     ),
     click.Option(
         ["--hung-after"],
@@ -86,30 +88,34 @@ HOW_OPTIONS: tuple[click.Parameter, ...] = (
         metavar="SECONDS",
         help="Stop a run that makes no progress for this long.  [default: never]",
     ),
-    click.Option(["--retry-failed"], is_flag=True, help="Also run cells that failed in an earlier launch."),
-    click.Option(["--replace"], is_flag=True, help="Archive runs of these names and make them anew."),
+    click.Option(["--retry-failed"], is_flag=True, help="Also rerun cells that failed in an earlier launch."),
+    click.Option(["--replace"], is_flag=True, help="Archive existing runs of these names and run them again."),
     click.Option(
-        ["--since-benchmark"], metavar="STUDY", help="First show what changed in the code since the runs of STUDY."
+        ["--since-benchmark"], metavar="STUDY", help="First show what changed in the code since STUDY was run."
     ),
-    click.Option(["--paths"], multiple=True, metavar="PATH", help="With --since-benchmark: only below it; repeat it."),
+    click.Option(
+        ["--paths"], multiple=True, metavar="PATH", help="With --since-benchmark: only this path; repeat for more."
+    ),
     click.Option(["--strict"], is_flag=True, help="Refuse to launch from a dirty working tree."),
     click.Option(
         ["--stack"],
         is_flag=True,
-        help="Train runs together where that is faster; no number changes.",
+        help="Train several runs in one process where that is faster; results do not change.",
     ),
     click.Option(["--plan"], metavar="REGISTRATION", help=PLAN_HELP),
-    click.Option(["--detach"], is_flag=True, help="Leave it running and come back: see runs watch."),
-    click.Option(["--dry-run"], is_flag=True, help="Print every command; start nothing."),
+    click.Option(["--detach"], is_flag=True, help="Run in the background; follow it with: fairtrial runs watch."),
+    click.Option(["--dry-run"], is_flag=True, help="Print the commands without running them."),
 )
 SECRET = click.Option(["--secret", "secrets"], multiple=True, metavar="NAME", help=NEVER_RECORDED)
-VARIANT_HELP = "A variant; repeat it for more. The first is the control."
+VARIANT_HELP = "A variant; repeat for more. The first is the control."
 STUDY_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(["--variant", "variants"], multiple=True, metavar="NAME:KEY=VALUE,…", help=VARIANT_HELP),
     click.Option(["--base-run-name"], metavar="NAME", help="Name of the study.  [default: RECIPE-DATE-N]"),
-    click.Option(["--seeds"], metavar="N|LIST", help="How many seeds, or a list such as 1,2,3.  [default: 15]"),
-    click.Option(["--metric"], metavar="NAME", help="Metric of the table.  [default: the recipe's]"),
-    click.Option(["--direction"], type=click.Choice(["max", "min"]), help="Whether more or less of it is better."),
+    click.Option(["--seeds"], metavar="N|LIST", help="Number of seeds, or a list such as 1,2,3.  [default: 15]"),
+    click.Option(["--metric"], metavar="NAME", help="Metric to report.  [default: the recipe's]"),
+    click.Option(
+        ["--direction"], type=click.Choice(["max", "min"]), help="Whether higher (max) or lower (min) is better."
+    ),
     SECRET,
 )
 
@@ -164,7 +170,7 @@ def _study_of_file(path: str, *, seeds: str | None, secrets: Sequence[str], **_f
 
 
 def parse_seeds(text: str) -> int | list[int]:
-    """`5` is a count, `1,2,3` a list, `7,` a list of one."""
+    """Parse --seeds: `5` is a count, `1,2,3` a list, `7,` a list of one."""
     try:
         numbers = [int(part) for part in str(text).strip("[]").removesuffix(",").split(",")]
     except ValueError:
@@ -173,7 +179,7 @@ def parse_seeds(text: str) -> int | list[int]:
 
 
 def _variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`name:key=value,key=value` → options. A comma inside a value is not possible here: use a study file."""
+    """Parse `name:key=value,key=value` words. Values cannot contain commas here; use a study file for those."""
     variants: dict[str, dict[str, Any]] = {}
     for word in words:
         name, _, settings = word.partition(":")
@@ -208,7 +214,7 @@ def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
 
 
 def _since_benchmark(out: Output, flags: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What changed in the code since an earlier study was made, for whoever asked; said before anything starts."""
+    """With --since-benchmark, print the code changes since an earlier study before anything starts."""
     if flags["since_benchmark"] is None:
         _check_paths(flags)
         return None
@@ -222,11 +228,11 @@ def _since_benchmark(out: Output, flags: Mapping[str, Any]) -> dict[str, Any] | 
 
 def _check_paths(flags: Mapping[str, Any]) -> None:
     if flags["paths"] and flags["since_benchmark"] is None:
-        raise UsageError("--paths needs --since-benchmark", hint="fairtrial launch … --since-benchmark STUDY")
+        raise UsageError("--paths needs --since-benchmark", hint="Run: fairtrial launch … --since-benchmark STUDY")
 
 
 def _check_flags(flags: Mapping[str, Any]) -> None:
-    """A launch that is only planned is refused for the same flags as one that starts."""
+    """Check the flags of a launch that is only planned as strictly as those of a real launch."""
     _policy(flags)
     if not flags["dry_run"]:
         _check_paths(flags)
@@ -237,7 +243,7 @@ def _policy(flags: Mapping[str, Any]) -> ExecutionPolicy:
     from fairtrial.launch.policy import LOCAL, ExecutionPolicy
 
     if flags["skypilot"] and flags["on"] not in (None, SKYPILOT):
-        raise UsageError(f"--skypilot means --on skypilot, and this launch is --on {flags['on']}", hint="Give one.")
+        raise UsageError(f"--skypilot and --on {flags['on']} are contradictory", hint="Pass only one of them.")
     on = SKYPILOT if flags["skypilot"] else flags["on"] or LOCAL
     named = {name: flags[name] for name in NEEDED_ENGINE if flags[name] is not None}
     for name in named:
@@ -261,8 +267,8 @@ def _leave_running(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
     out.command.add(document)
 
     def show(console: Console) -> None:
-        going = f"goes on in process {left.pid}" if left.pid else "had nothing left to do"
-        console.print(f"{left.study} {going}. What its launcher says is in {left.log}", markup=False)
+        going = f"running as PID {left.pid}" if left.pid else "nothing left to run"
+        console.print(f"{left.study}: {going}; log: {left.log}", markup=False)
         show_next(console, [follow])
 
     out.give(document, [document], show)
@@ -294,14 +300,14 @@ def _give_dry_run(
     for remark in (*(described.remarks if described else ()), *workload.lines()):
         out.say(remark)
     there = sum(row["status"] is not None for row in rows)
-    out.say(f"{counted(len(rows), 'run')}, {there:,} of them there already; nothing was started.")
+    out.say(f"{counted(len(rows), 'run')}, {there:,} of them already recorded; nothing was started.")
 
 
 def _show(console: Console, launched: Launched) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    title = f"{launched.study}: {launched.metric or 'no metric was logged'}" + " (synthetic)" * launched.synthetic
+    title = f"{launched.study}: {launched.metric or 'no metric logged'}" + " (synthetic)" * launched.synthetic
     table = Table(title=Text(title), title_justify="left", title_style="bold")
     for name in ("variant", "runs", "mean", "sd", "time per run"):
         table.add_column(name, justify="left" if name == "variant" else "right")
@@ -344,7 +350,7 @@ def _counts(arm: Any) -> str:
     return f"{arm.completed}" + (f" ({', '.join(bad)})" if bad else "")
 
 
-FILE_SEEDS = click.Option(["--seeds"], metavar="N|LIST", help="Other seeds than the file's.")
+FILE_SEEDS = click.Option(["--seeds"], metavar="N|LIST", help="Seeds to use instead of those in the file.")
 
 
 class LaunchGroup(RecipeGroup):
@@ -367,10 +373,10 @@ class LaunchGroup(RecipeGroup):
 @click.group("launch", cls=LaunchGroup, invoke_without_command=True, subcommand_metavar="STUDY.yaml|RECIPE [OPTIONS]…")
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Run variants × seeds: the same seeds for every variant, only what is missing.
+    """Run variants × seeds, with the same seeds for every variant. Only missing runs are started.
 
-    Finished cells are kept, interrupted ones go on, failed ones run again with --retry-failed. Two launchers
-    of one study share the work. `fairtrial launch RECIPE --help` lists the options of a recipe.
+    Finished runs are kept, interrupted runs are resumed, and failed runs are repeated with --retry-failed. Several
+    launchers of one study share the work. `fairtrial launch RECIPE --help` lists the options of a recipe.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -18,38 +18,42 @@ if TYPE_CHECKING:
 
     from fairtrial.api.comparing.power import Plan
 
-CORRELATION_HELP = "Correlation between paired runs; --sd and a one-variant pilot then mean single runs."
+CORRELATION_HELP = "Correlation between paired runs; --sd and a one-variant pilot then refer to single runs."
 
 
 @click.command("power", cls=ManyValuesCommand)
-@click.option("--sesoi", type=float, help="Smallest difference that would matter.")
-@click.option("--sd", type=float, help="Standard deviation: of runs, or of paired differences when paired.")
-@click.option("--pilot", multiple=True, metavar="RUN", help="Take the noise from these runs; one variant, or two.")
-@with_file
+@click.option("--sesoi", type=float, help="Smallest effect size of interest: the difference that would matter.")
+@click.option("--sd", type=float, help="Standard deviation of runs, or of paired differences for a paired design.")
 @click.option(
-    "--variant", "variants", multiple=True, metavar="NAME", help="With --from: a variant to use; at most two."
+    "--pilot", multiple=True, metavar="RUN", help="Estimate the noise from these runs of one or two variants."
 )
+@with_file
+@click.option("--variant", "variants", multiple=True, metavar="NAME", help="With --from: variant to use; at most two.")
 @click.option("--metric", metavar="NAME", help="Metric of the pilot.  [default: the recipe's]")
-@click.option("--design", type=click.Choice(["paired", "unpaired"]), help="[default: as the pilot allows]")
+@click.option(
+    "--design",
+    type=click.Choice(["paired", "unpaired"]),
+    help="Whether runs are paired by seed.  [default: as the pilot allows]",
+)
 @click.option("--correlation", type=float, help=CORRELATION_HELP)
-@click.option("--superiority", type=float, metavar="P", help="Ask for P(candidate > control) ≥ P instead of --sesoi.")
-@click.option("--alpha", type=float, default=0.05, show_default=True, help="Error rate.")
+@click.option("--superiority", type=float, metavar="P", help="Plan for P(candidate > control) ≥ P instead of --sesoi.")
+@click.option("--alpha", type=float, default=0.05, show_default=True, help="Significance level.")
 @click.option("--power", type=float, default=0.8, show_default=True, help="Probability of detecting the difference.")
 @click.option(
     "--side",
     type=click.Choice(["two-sided", "greater", "less"]),
-    help="[default: two-sided; greater with --superiority]",
+    help="Alternative hypothesis.  [default: two-sided; greater with --superiority]",
 )
 @click.option(
     "--assurance",
     type=float,
-    help="Plan on an upper bound of the pilot's noise that holds with this probability; by default the plan has the "
-    "asked power on average over what the noise may be.",
+    help="Plan for an upper bound of the pilot's noise that holds with this probability. By default the plan reaches "
+    "the requested power on average over the uncertainty of the noise.",
 )
-@click.option("--hours-per-run", type=float, help="To add up hours.  [default: the pilot's]")
-@click.option("--gpu", metavar="CARD", help="To add up money: a100-80gb, v100, t4, h100, l4 …")
-@click.option("--prices", metavar="FILE", help="Prices of your own: a dated YAML file.")
-@click.option("--price-per-hour", type=float, help="To add up money, in dollars.")
+@click.option("--hours-per-run", type=float, help="Hours per run, for the total.  [default: the pilot's]")
+@click.option("--gpu", metavar="CARD", help="GPU for the cost estimate: a100-80gb, v100, t4, h100, l4 …")
+@click.option("--prices", metavar="FILE", help="Dated YAML file with your own prices.")
+@click.option("--price-per-hour", type=float, help="Price per hour in dollars, for the cost estimate.")
 @with_output
 def command(
     out: Output, *, sesoi: float | None, sd: float | None, pilot: Sequence[str], source: Sequence[str] | None,
@@ -57,7 +61,7 @@ def command(
     superiority: float | None, alpha: float, power: float, side: str | None, assurance: float | None,
     hours_per_run: float | None, gpu: str | None, price_per_hour: float | None, prices: str | None,
 ) -> None:  # fmt: skip
-    """Say how many seeds, hours and dollars a question needs, before anything is started."""
+    """Plan how many seeds, hours and dollars an experiment needs, before you start it."""
     from fairtrial.api.comparing import power as api
 
     if pilot:
@@ -77,9 +81,9 @@ def _show(console: Console, plan: Plan) -> None:
     if plan.pilot_n is not None:
         console.print(_pilot_line(plan), markup=False)
     if plan.hours is None:
-        console.print("Give --hours-per-run, and --gpu or --price-per-hour, to see hours and dollars.", markup=False)
+        console.print("Pass --hours-per-run, and --gpu or --price-per-hour, to see hours and dollars.", markup=False)
     if plan.hours_basis:
-        console.print(f"Hours and dollars on that card are estimates. Basis: {plan.hours_basis}.", markup=False)
+        console.print(f"Hours and dollars on that GPU are estimates. Basis: {plan.hours_basis}.", markup=False)
     if plan.curve:
         console.print()
         console.print(_table(plan))
@@ -87,16 +91,16 @@ def _show(console: Console, plan: Plan) -> None:
 
 
 def _pilot_line(plan: Plan) -> str:
-    """What the plan makes of the pilot: its noise is known only roughly, and its effect is not used."""
+    """Describe how the plan uses the pilot: it accounts for the uncertainty of the noise and ignores the effect."""
     basis = f"Noise: sd {shown_value(plan.sd)} from a pilot of {plan.pilot_n} {_unit(plan)}"
     exact = f"If it were exactly {shown_value(plan.sd)}, {plan.seeds_at_sd} would be enough."
     if plan.assurance is None:
         return (
-            f"{basis}. The plan has {100 * plan.power:g} % power on average over what the true sd may be. {exact} "
-            "The pilot's effect is not used."
+            f"{basis}. The plan has {100 * plan.power:g} % power on average over the uncertainty of the true sd. "
+            f"{exact} The pilot's effect is not used."
         )
     bound = f"at most {shown_value(plan.sd_upper)} with {100 * plan.assurance:g} % assurance"
-    return f"{basis}, {bound}; the plan is made for that bound. {exact} The pilot's effect is not used."
+    return f"{basis}, {bound}; the plan uses that bound. {exact} The pilot's effect is not used."
 
 
 def _unit(plan: Plan) -> str:

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from fairtrial.api.benchmarking.profile import Mode
 
 MODES: dict[str, str] = {
-    "rollout": "Measure playing alone: the same positions for every policy and prompt of one seed.",
-    "trainer": "Measure learning alone, from rollouts that were played before the clock started.",
-    "e2e": "Measure playing and learning together, with the buffer between them.",
+    "rollout": "Profile rollouts only, on positions that depend only on the seed.",
+    "trainer": "Profile training only, on rollouts that are generated before the measurement.",
+    "e2e": "Profile rollouts and training together, with the buffer between them.",
 }
 OWN_OPTIONS: tuple[click.Parameter, ...] = (
-    click.Option(["--steps"], type=click.IntRange(min=1), help="Steps to measure.  [default: 10; with --smoke 1]"),
-    click.Option(["--no-warmup"], is_flag=True, help="Count the first steps too; else two are taken before."),
+    click.Option(["--steps"], type=click.IntRange(min=1), help="Number of steps.  [default: 10; with --smoke 1]"),
+    click.Option(["--no-warmup"], is_flag=True, help="Measure from the first step on, without two warm-up steps."),
     click.Option(["--smoke"], is_flag=True, help="One step of 2 groups, 2 samples, horizon 1, compact prompts."),
-    click.Option(["--profile-name"], metavar="NAME", help="What to keep it as.  [default: rollout, trainer or e2e]"),
+    click.Option(["--profile-name"], metavar="NAME", help="Name of the snapshot.  [default: rollout, trainer or e2e]"),
     click.Option(["--seed"], type=click.IntRange(0, MOST_SEED), default=FIXED_SEEDS[0], show_default=True,
-                 help="Root of all randomness."),
+                 help="Random seed."),
 )  # fmt: skip
 
 
 class ProfileGroup(click.Group):
-    """Three things to measure, with the options of grpo, and three to do with what was measured."""
+    """Three commands that measure, with the options of grpo, and three that work on saved measurements."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*MODES, *super().list_commands(ctx)]
@@ -90,10 +90,10 @@ def _body(mode: Mode) -> Callable[..., Any]:
 @click.group("profile", cls=ProfileGroup, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Say where the time of reinforcement learning on a language model goes.
+    """Profile reinforcement learning on a language model.
 
-    rollout, trainer and e2e take the options of train grpo, and keep a snapshot and a trace that opens in Perfetto. A
-    snapshot is named by its NAME, by NAME@NUMBER if there are several, or by its file.
+    rollout, trainer and e2e take the options of train grpo. They save a snapshot, and a trace that opens in Perfetto.
+    Refer to a snapshot by NAME, by NAME@NUMBER if there are several, or by its file.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -103,7 +103,7 @@ def command(ctx: click.Context) -> None:
 @click.argument("name")
 @with_output
 def show_command(out: Output, name: str) -> int:
-    """Print what was measured: load, throughput, lag and buffer."""
+    """Show a snapshot: load, throughput, lag and buffer."""
     from fairtrial.api.benchmarking.profile_diff import load_profile
     from fairtrial.cli._profile_text import show_profile
 
@@ -122,7 +122,7 @@ def show_command(out: Output, name: str) -> int:
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="A difference in time that does not matter.",
+    help="Relative time difference that does not matter.",
 )
 @click.option(
     "--level",
@@ -133,7 +133,7 @@ def show_command(out: Output, name: str) -> int:
 )
 @with_output
 def diff_command(out: Output, first: str, second: str, margin: float, level: float) -> int:
-    """Say whether B takes less time than A for the same work."""
+    """Test whether B takes less time than A for the same work."""
     from fairtrial.api.benchmarking.profile_diff import diff_profiles
     from fairtrial.cli._profile_text import show_diff
 
@@ -147,9 +147,9 @@ def diff_command(out: Output, first: str, second: str, margin: float, level: flo
 @click.argument("expressions", metavar="EXPRESSION…", nargs=-1, required=True)
 @with_output
 def check_command(out: Output, name: str, expressions: Sequence[str]) -> int:
-    """Check that expressions hold for a snapshot; exit 3 if one does not.
+    """Check that expressions are true for a snapshot. Exits with 3 if one is not.
 
-    For example: 'policy_lag_steps.max<=max_policy_lag_steps'. Names are those of the JSON document.
+    Example: 'policy_lag_steps.max<=max_policy_lag_steps'. Names are those of the JSON document.
     """
     from fairtrial.api.benchmarking.profile_diff import check_profile
     from fairtrial.cli._profile_text import show_checks

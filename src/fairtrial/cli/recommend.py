@@ -26,27 +26,31 @@ if TYPE_CHECKING:
 @click.command("recommend", cls=ManyValuesCommand)
 @with_points
 @click.option("--max-cost", type=float, metavar="USD", help="Budget per run.")
-@click.option("--min-accuracy", type=float, metavar="X", help="The metric must be at least this good.")
-@click.option("--max-time", type=float, metavar="HOURS", help="Deadline.")
-@click.option("--max-memory", type=float, metavar="GB", help="Memory that may be used; the card's own always counts.")
+@click.option(
+    "--min-accuracy", type=float, metavar="X", help="Minimum value of the metric (maximum, if lower is better)."
+)
+@click.option("--max-time", type=float, metavar="HOURS", help="Maximum hours per run.")
+@click.option(
+    "--max-memory", type=float, metavar="GB", help="Memory limit; the memory of the GPU is always a limit too."
+)
 @click.option(
     "--objective",
     type=click.Choice(["accuracy", "cost", "time", "value"]),
     default="accuracy",
     show_default=True,
-    help="What to make the most of; value is metric per dollar.",
+    help="What to optimize; value is metric per dollar.",
 )
-@click.option("--confidence", type=float, metavar="P", help="Probability with which each constraint must hold.")
+@click.option("--confidence", type=float, metavar="P", help="Probability with which each constraint must be met.")
 @with_output
 def command(
     out: Output, *, gpu: str, max_cost: float | None, min_accuracy: float | None, max_time: float | None,
     max_memory: float | None, objective: str, confidence: float | None, **where: Any,
 ) -> int:  # fmt: skip
-    """Name the configuration that fits a budget, a deadline and a card's memory, and say why.
+    """Recommend a configuration that fits a budget, a deadline and a GPU's memory, and explain why.
 
-    Points come from the same places as in cost-performance. --gpu any considers every card of the price table.
-    Without a feasible configuration the exit code is 3, and each constraint is shown with the limit that would do,
-    and the smallest change of several together.
+    Configurations come from the same sources as in cost-performance. --gpu any considers every GPU in the price table.
+    If no configuration is feasible, the exit code is 3. The output then shows, for each constraint, the limit that
+    would make one feasible, and the smallest joint change of several constraints.
     """
     from fairtrial.api.pricing.recommend import recommend
     from fairtrial.costs.choice import Constraints
@@ -61,7 +65,7 @@ def command(
 
 
 def _relaxed_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What would have to give, for a table: each limit alone, then those that move together."""
+    """Return the relaxations as table rows: each limit alone, then the limits that change together."""
     alone = [{**row, "joint": False} for row in document["relaxations"]]
     joint = document["joint_relaxation"]
     who = {} if joint is None else {"name": joint["name"], "card": joint["card"], "joint": True}
@@ -93,7 +97,7 @@ def _show(console: Console, advice: Advice) -> None:
     fits = ", ".join(
         f"{each.card.name} ({_mark(each)}{shown_money(each.cost.value)})" for each in recommendation.fits_on
     )
-    console.print(f"Fits on: {fits or 'no card of the price table'}.", markup=False)
+    console.print(f"Fits on: {fits or 'no GPU in the price table'}.", markup=False)
     console.print(judged_line(recommendation.judged.metric, recommendation.judged.direction), markup=False)
     show_cautions(console, advice.cautions)
 
@@ -112,7 +116,7 @@ def _title(advice: Recommendation) -> str:
 
 
 def _mark(priced: Priced) -> str:
-    """Figures that were converted from another device are estimates."""
+    """Return the sign that marks a figure converted from another device as an estimate."""
     return "≈ " if priced.basis else ""
 
 

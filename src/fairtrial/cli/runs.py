@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from fairtrial.core.run_metadata import RunResources, RunTimings
 
 MOST_REASONS = 5
-WHERE_HELP = "Only runs for which this holds; also <, >, <=, >=, !=, and, or, not. Columns, options, last values."
+WHERE_HELP = (
+    "Only runs that meet this condition on columns, options or last values; also <, >, <=, >=, !=, and, or, not."
+)
 STYLES = {
     "completed": "green",
     "diverged": "yellow",
@@ -39,8 +41,8 @@ STYLES = {
 @click.group("runs", invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Look at recorded runs. A run is named by its id, STUDY/ID, a path, or a glob."""
-    gc.disable()  # ends soon: going through ten thousand rows for garbage would take longer than the list
+    """Inspect and manage recorded runs. Refer to a run by its id, STUDY/ID, a path, or a glob."""
+    gc.disable()  # short-lived process: garbage collection over ten thousand rows would take longer than the listing
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -55,7 +57,7 @@ def command(ctx: click.Context) -> None:
     type=click.IntRange(min=0),
     default=40,
     show_default=True,
-    help="Rows to print as text; 0: all.",
+    help="Maximum number of rows in text output; 0 for all.",
 )
 @with_output
 def list_command(
@@ -115,15 +117,15 @@ def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, fi
     for row in damaged[:MOST_REASONS]:
         out.say(f"{row['study']}/{row['run']}: {row['reason']}")
     if damaged:
-        out.say("What can be repaired: fairtrial doctor --damage")
+        out.say("To see what can be repaired, run: fairtrial doctor --damage")
 
 
 @command.command("show")
 @click.argument("run")
-@click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True, help="Lines of the log to show.")
+@click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True, help="Number of log lines to show.")
 @with_output
 def show_command(out: Output, run: str, lines: int) -> int:
-    """Show one run: what it was, how it went, and the end of its log. Ends with 3 if the run is damaged."""
+    """Show one run: configuration, results, and the end of its log. Exits with 3 if the run is damaged."""
     from fairtrial.api.running.runs import show_run
 
     shown = show_run(run, store=out.store, lines=lines)
@@ -184,12 +186,12 @@ def _show_run(console: Console, shown: Shown) -> None:
 
 def _evaluation(event: Mapping[str, Any]) -> str:
     values = ", ".join(f"{name} {shown_value(value)}" for name, value in event["metrics"].items())
-    fresh = " on what it had never seen" if event["fresh"] else ""
-    return f"evaluated again{fresh}: {event['checkpoint']}, step {event['step']:,}: {values}"
+    fresh = " on fresh data" if event["fresh"] else ""
+    return f"re-evaluated{fresh}: {event['checkpoint']}, step {event['step']:,}: {values}"
 
 
 def _two_columns(facts: Mapping[str, Any], style: str = "") -> Table:
-    """Names on the left, and what belongs to them on the right, however long it is."""
+    """Return a grid with names on the left and values on the right; long values wrap within their column."""
     from rich.table import Table
     from rich.text import Text
 
@@ -202,7 +204,7 @@ def _two_columns(facts: Mapping[str, Any], style: str = "") -> Table:
 
 def _time(timings: RunTimings) -> str | None:
     if timings.stacked > 1:
-        return f"not its own: {timings.stacked} runs were trained together"
+        return f"no separate time: {timings.stacked} runs were trained together"
     if timings.wall_s is None:
         return None
     return f"{shown_time(timings.wall_s)} wall, {shown_time(timings.cpu_s)} CPU"
@@ -224,16 +226,16 @@ def _memory(resources: RunResources) -> str | None:
 
 @command.command("tail")
 @click.argument("run")
-@click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True, help="Lines to show.")
-@click.option("--follow", "-f", is_flag=True, help="Go on showing lines until the run ends.")
-@click.option("--log", is_flag=True, help="Show what the job printed instead of its metrics.")
+@click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True, help="Number of lines to show.")
+@click.option("--follow", "-f", is_flag=True, help="Keep showing new lines until the run ends.")
+@click.option("--log", is_flag=True, help="Show the output of the job instead of its metrics.")
 @with_output
 def tail_command(out: Output, run: str, lines: int, follow: bool, log: bool) -> None:
     """Show the newest metrics of a run, or the end of its log."""
     from fairtrial.api.running import runs as api
 
     if follow and (log or out.format != "text"):
-        raise UsageError("--follow shows metrics as text; leave --log and --format out")
+        raise UsageError("--follow cannot be used with --log or --format")
     if follow:
         for row in api.follow(run, store=out.store, lines=lines):
             click.echo(visible(_metric_line(row)))
@@ -249,12 +251,12 @@ def tail_command(out: Output, run: str, lines: int, follow: bool, log: bool) -> 
 
 @command.command("watch")
 @click.argument("study")
-@click.option("--once", is_flag=True, help="Show how it stands now, and leave.")
+@click.option("--once", is_flag=True, help="Show the current state once and exit.")
 @with_output
 def watch_command(out: Output, study: str, once: bool) -> int:
-    """Watch a study that is running, wherever it was launched, until all of its runs have ended.
+    """Watch a running study, wherever it was launched, until all of its runs have ended.
 
-    Ctrl-C leaves it running. Ends with 4 if a run failed, diverged or was interrupted.
+    Ctrl-C stops watching; the study continues. Exits with 4 if a run failed, diverged or was interrupted.
     """
     from fairtrial.api.running.watch import watch_study
     from fairtrial.cli._watch_text import follow_study, show_study
@@ -269,13 +271,13 @@ def watch_command(out: Output, study: str, once: bool) -> int:
 
 @command.command("sync")
 @click.argument("studies", nargs=-1)
-@click.option("--checkpoints", is_flag=True, help="Bring checkpoints too.")
-@click.option("--to", metavar="FOLDER", help="Make a folder of it that is a store of its own.")
+@click.option("--checkpoints", is_flag=True, help="Also download checkpoints.")
+@click.option("--to", metavar="FOLDER", help="Copy everything to this folder as a separate store.")
 @with_output
 def sync_command(out: Output, studies: Sequence[str], checkpoints: bool, to: str | None) -> int:
-    """Bring a shared store up to date here, and push to it what this machine still holds.
+    """Update the local copy of a shared store, and upload what only this machine has.
 
-    Ends with 4 if something of a run that has ended is still here alone.
+    Exits with 4 if data of an ended run is still only on this machine.
     """
     from fairtrial.api.running.stores import sync_store
 
@@ -284,12 +286,12 @@ def sync_command(out: Output, studies: Sequence[str], checkpoints: bool, to: str
 
     def show(console: Console) -> None:
         console.print(
-            f"{counted(synced_store.runs, 'run')} brought here, {synced_store.received_bytes / 1e6:,.1f} MB; "
-            f"{counted(synced_store.pushed, 'run')} pushed. All of it is in {synced_store.folder}",
+            f"{counted(synced_store.runs, 'run')} downloaded, {synced_store.received_bytes / 1e6:,.1f} MB; "
+            f"{counted(synced_store.pushed, 'run')} uploaded. The local copy is in {synced_store.folder}",
             markup=False,
         )
         for name in synced_store.left:
-            console.print(f"Only here so far: {name}", markup=False)
+            console.print(f"Still only on this machine: {name}", markup=False)
 
     document = synced_store.to_dict()
     out.give(document, [document], show)
@@ -313,12 +315,12 @@ def _metric_line(row: Mapping[str, Any]) -> str:
 
 @command.command("export", cls=ManyValuesCommand)
 @click.argument("runs", nargs=-1, required=True)
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Only this metric; repeat it for more.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Only this metric; repeat for more.")
 @with_output
 def export_command(out: Output, runs: Sequence[str], metrics: Sequence[str]) -> int:
-    """Write every value of the chosen runs, one row each, for other tools. Text is CSV.
+    """Export every value of the selected runs for other tools, one row per value. The text format is CSV.
 
-    A damaged run is one row with that status and no value. Ends with 4 if there is one.
+    A damaged run has one row with that status and no value. Exits with 4 if there is a damaged run.
     """
     from dataclasses import replace
 
@@ -328,7 +330,7 @@ def export_command(out: Output, runs: Sequence[str], metrics: Sequence[str]) -> 
 
     def tell(name: str, reason: str) -> None:
         names.append(name)
-        out.say(f"{name} is damaged and has no values here: {reason}")
+        out.say(f"{name} is damaged, so its values are missing: {reason}")
 
     target = replace(out, format="csv") if out.format == "text" else out
     target.give_rows("rows", export_runs(runs, store=out.store, metrics=metrics, damaged=tell))
@@ -339,7 +341,7 @@ def export_command(out: Output, runs: Sequence[str], metrics: Sequence[str]) -> 
 @click.argument("query")
 @with_output
 def sql_command(out: Output, query: str) -> int:
-    """Ask the store in SQL: tables `runs` and `metrics`. Ends with 4 if a damaged run has no metrics.
+    """Query the store in SQL: tables `runs` and `metrics`. Exits with 4 if metrics of a damaged run are missing.
 
     Example: fairtrial runs sql "select variant, avg(value) from runs group by variant"
     """
@@ -349,7 +351,7 @@ def sql_command(out: Output, query: str) -> int:
 
     def tell(name: str, reason: str) -> None:
         names.append(name)
-        out.say(f"{name} is damaged and has no metrics here: {reason}")
+        out.say(f"{name} is damaged, so its metrics are missing: {reason}")
 
     columns, answers = ask(query, store=out.store, damaged=tell)
     rows = [dict(zip(columns, row, strict=True)) for row in answers]
@@ -369,13 +371,13 @@ def sql_command(out: Output, query: str) -> int:
 
 @command.command("rm")
 @click.argument("runs", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--purge", is_flag=True, help="Delete the runs for good instead of moving them to the archive.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--purge", is_flag=True, help="Delete the runs permanently instead of moving them to the archive.")
 @with_output
 def rm_command(out: Output, runs: Sequence[str], yes: bool, purge: bool) -> None:
-    """Remove runs of this store: move them to the archive of their study, or delete them for good with --purge.
+    """Remove runs from the store: move them to the archive of their study, or delete them permanently with --purge.
 
-    Asks first; without a terminal it needs --yes.
+    Asks for confirmation; without a terminal it needs --yes.
     """
     from fairtrial.api.running.runs import remove_runs
 
@@ -385,12 +387,12 @@ def rm_command(out: Output, runs: Sequence[str], yes: bool, purge: bool) -> None
         if not sys.stdin.isatty():
             action = "delete" if purge else "remove"
             raise UsageError(
-                f"this would {action} {', '.join(names[:5])}{' …' * (len(names) > 5)}", hint="Say so with --yes."
+                f"this would {action} {', '.join(names[:5])}{' …' * (len(names) > 5)}", hint="Confirm with --yes."
             )
         for name in names[:10]:
             click.echo(visible(f"  {name}"), err=True)
         question = (
-            f"Delete {counted(len(names), 'run')} for good?" if purge else f"Remove {counted(len(names), 'run')}?"
+            f"Delete {counted(len(names), 'run')} permanently?" if purge else f"Remove {counted(len(names), 'run')}?"
         )
         return click.confirm(question, err=True)
 
@@ -408,4 +410,4 @@ def _what_was_removed(removed: Sequence[str], purge: bool) -> str:
     if purge:
         return f"Deleted {counted(len(removed), 'run')}."
     studies = ", ".join(f"{study}/.archive" for study in sorted({name.partition("/")[0] for name in removed}))
-    return f"Moved {counted(len(removed), 'run')} to {studies} in the store; --purge deletes instead."
+    return f"Moved {counted(len(removed), 'run')} to {studies} in the store. Use --purge to delete runs instead."

@@ -22,26 +22,26 @@ CONFIRM_OPTIONS: tuple[click.Parameter, ...] = (
         ["--confirm"],
         type=click.IntRange(min=1),
         metavar="N",
-        help="Run the best and the baseline again, N times each, on fresh seeds and fresh report data.",
+        help="Rerun the best setting and the baseline, N times each, on fresh seeds and fresh report data.",
     ),
     click.Option(
-        ["--baseline"], metavar="VALUE", help="What --confirm compares with.  [default: the recipe's default]"
+        ["--baseline"], metavar="VALUE", help="Value that --confirm compares with.  [default: the recipe's default]"
     ),
 )
-PARAM_HELP = "Option and values: 1:8:0.5 (from, to, by), 1,2,4 (a list), log:1e-4:1e-1:7 (from, to, how many)."
+PARAM_HELP = "Option and values: 1:8:0.5 (from, to, step), 1,2,4 (a list), log:1e-4:1e-1:7 (from, to, count)."
 
 
 def _range_options(start: float, end: float, step: float) -> tuple[click.Parameter, ...]:
-    """A range that includes both ends."""
+    """Return the options for a range that includes both ends."""
     return (
         click.Option(["--start"], type=float, default=start, show_default=True, help="First value."),
         click.Option(["--end"], type=float, default=end, show_default=True, help="Last value."),
-        click.Option(["--step"], type=float, default=step, show_default=True, help="From one to the next."),
+        click.Option(["--step"], type=float, default=step, show_default=True, help="Step between values."),
     )
 
 
 def range_command(name: str, start: float, end: float, step: float, text: str) -> click.Command:
-    """A sweep of one option of `distill` over a range: the command has the name of the option."""
+    """Return the command that sweeps one option of `distill` over a range. It has the name of the option."""
 
     def body(out: Output, settings: dict[str, Any], **parsed: Any) -> int:
         from fairtrial.api.lab import sweep as api
@@ -67,7 +67,7 @@ def _range_question(
     settings: dict[str, Any], *, start: float, end: float, step: float, confirm: int | None, baseline: str | None,
     **how: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
-    """What is asked, by the names that the verb takes, and how it is to be run."""
+    """Split the parsed flags into the arguments of the API function and the options on how to run."""
     question = {"start": start, "end": end, "step": step, "options": settings}
     return {**question, "confirm": confirm or 0, "baseline": baseline}, how
 
@@ -99,14 +99,16 @@ def _question(
     recipe: LoadedRecipe, settings: dict[str, Any], *, params: Sequence[str], zipped: bool, confirm: int | None,
     baseline: str | None, **how: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
-    """The same for a grid of options of any recipe."""
+    """Like `_range_question`, for a grid of options of any recipe."""
     question = {"recipe": str(recipe.file or recipe.name), "params": list(params), "options": settings}
     return {**question, "zipped": zipped, "confirm": confirm or 0, "baseline": baseline}, how
 
 
 OWN: tuple[click.Parameter, ...] = (
     click.Option(["--param", "params"], multiple=True, metavar="NAME=VALUES", help=PARAM_HELP),
-    click.Option(["--zip", "zipped"], is_flag=True, help="Take the values of several --param side by side."),
+    click.Option(
+        ["--zip", "zipped"], is_flag=True, help="Combine the values of several --param pairwise instead of as a grid."
+    ),
     *CONFIRM_OPTIONS,
     *run_options(RUNS, stack=True),
 )
@@ -120,10 +122,11 @@ class SweepGroup(RecipeGroup):
 @click.group("sweep", cls=SweepGroup, invoke_without_command=True, subcommand_metavar="RECIPE [OPTIONS]…")
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Train a recipe at every setting of a grid and say which is best.
+    """Train a recipe at every setting of a grid and find the best setting.
 
-    Several --param make a grid of all combinations, or with --zip go side by side. Every other option of the recipe
-    is a fixed setting. The best setting comes with those that cannot be told apart from it.
+    Several --param form a grid of all combinations, or with --zip are combined pairwise. Every other option of the
+    recipe is a fixed setting. The result also lists the settings that are statistically indistinguishable from the
+    best one.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -32,41 +32,45 @@ def _show_categories(ctx: click.Context, _option: click.Parameter, given: bool) 
 @click.argument("train")
 @click.argument("bench")
 @click.option(
-    "--interface", metavar="PKG.MOD:FUNCTION", help="The function that BENCH calls: it must take its options."
+    "--interface", metavar="PKG.MOD:FUNCTION", help="Function that BENCH calls; it must accept the options of BENCH."
 )
 @click.option(
     "--exclude",
     multiple=True,
     metavar="PATTERN=REASON",
-    help="An option that BENCH leaves out on purpose, and why; * and ? are wildcards.",
+    help="Option that BENCH leaves out on purpose, and the reason; * and ? are wildcards.",
 )
-@click.option("--exclude-file", metavar="FILE", help="The same as a YAML file of patterns and reasons; flags win.")
+@click.option(
+    "--exclude-file", metavar="FILE", help="YAML file of exclusions, pattern: reason; --exclude overrides it."
+)
 @click.option(
     "--forbid",
     multiple=True,
     metavar="PATTERN=REASON",
-    help="An option that BENCH must not have, and why; it is excluded where TRAIN has it.",
+    help="Option that BENCH must not have, and the reason; if TRAIN has it, it counts as excluded.",
 )
-@click.option("--categories", metavar="FILE", help="A YAML file of categories that replaces the built-in list.")
+@click.option("--categories", metavar="FILE", help="YAML file of categories that replaces the built-in list.")
 @click.option(
     "--show-categories",
     is_flag=True,
     is_eager=True,
     expose_value=False,
     callback=_show_categories,
-    help="Print the built-in list of categories, to be edited and given as --categories, and exit.",
+    help="Print the built-in list of categories, which you can edit and pass as --categories, and exit.",
 )
-@click.option("--docs", metavar="FILE.md", help="A page that must name every option of BENCH.")
-@click.option("--run-test", metavar="COMMAND", help="A test to run, such as 'pytest tests/test_bench.py'; no shell.")
+@click.option("--docs", metavar="FILE.md", help="Page that must document every option of BENCH.")
+@click.option(
+    "--run-test", metavar="COMMAND", help="Test to run, such as 'pytest tests/test_bench.py'; not run in a shell."
+)
 @with_output
 def command(
     out: Output, *, train: str, bench: str, interface: str | None, exclude: Sequence[str], exclude_file: str | None,
     forbid: Sequence[str], categories: str | None, docs: str | None, run_test: str | None,
 ) -> int:  # fmt: skip
-    """Say whether two programs still take the same options: a trainer, and the benchmark that speaks for it.
+    """Check whether two programs, a trainer and its benchmark, still take the same options.
 
-    TRAIN and BENCH are module:attribute or path/to/file.py:attribute of any Click or Typer commands. A subcommand is
-    named after it: 'myapp.cli:app train'. Every gap is listed, and the exit code is then 3.
+    TRAIN and BENCH name Click or Typer commands as module:attribute or path/to/file.py:attribute. A subcommand follows
+    after a space: 'myapp.cli:app train'. Lists every gap; exits with 3 if there is one.
     """
     from fairtrial.api.benchmarking import sync as api
 
@@ -79,7 +83,7 @@ def command(
 
 
 def _pairs(flag: str, words: Sequence[str]) -> dict[str, str]:
-    """`pattern=reason` words. One without a reason is told with everything else that is wrong."""
+    """Parse `pattern=reason` words. A missing reason is reported later, together with all other problems."""
     pairs: dict[str, str] = {}
     for word in words:
         pattern, _, reason = word.partition("=")
@@ -99,7 +103,7 @@ def _show(console: Console, sync: Sync) -> None:
     _show_counts(console, sync.counts)
     if sync.gaps:
         console.print()
-        console.print(f"To mend: {', '.join(sync.gaps)}.", markup=False)
+        console.print(f"To fix: {', '.join(sync.gaps)}.", markup=False)
     for title, rows in _sections(sync):
         _show_section(console, title, rows)
     _show_interface(console, sync)
@@ -112,7 +116,7 @@ def _show_counts(console: Console, counts: Mapping[str, int]) -> None:
 
 
 def _show_options(console: Console, sync: Sync) -> None:
-    """What each side has, as far as names go."""
+    """Print which options both programs have and which only one has, by name."""
     (train, bench), options = sync.names, sync.options
     console.print("=== CLI Option Sync Report ===", style="bold", markup=False)
     counts = {
@@ -138,9 +142,9 @@ def _flag(parameter: Parameter) -> str:
 
 
 def _sections(sync: Sync) -> Iterable[tuple[str, list[list[str]]]]:
-    """What was found, the things to mend first; sections without rows are left out."""
+    """Yield the sections of the report as title and rows, gaps first. Sections without rows are not printed."""
     options = sync.options
-    renamed = [each.pair.train for each in options.renamed if each.certain]  # said once, as that
+    renamed = [each.pair.train for each in options.renamed if each.certain]  # listed once, as renamed
     to_add = [each for each in options.missing if each.suggestion is None]
     to_exclude = [each for each in options.missing if each.suggestion is not None]
     yield f"Missing options that need to be added to {sync.names[1]}", [[_to_add(each)] for each in to_add]
@@ -180,7 +184,7 @@ def _to_add(missing: Missing) -> str:
 
 
 def _to_exclude(missing: Missing) -> str:
-    """With the reason that would exclude it; the help text says whether that is right."""
+    """Return the option with the reason that would exclude it, and its help text to check that reason."""
     message = f" ({missing.parameter.help})" if missing.parameter.help else ""
     return f"{_flag(missing.parameter)}: {missing.category.reason}{message} [{missing.category.name}]"
 
@@ -191,7 +195,7 @@ def _show_section(console: Console, title: str, rows: Sequence[Sequence[str]]) -
     console.print()
     if title:
         console.print(f"{title}:", style="yellow" if title.startswith("Warning") else "bold", markup=False)
-    if len(rows[0]) == 1:  # a line to read or to copy is left whole
+    if len(rows[0]) == 1:  # a single column is never wrapped, so that it can be copied
         for row in rows:
             console.print(f"  {row[0]}", markup=False, soft_wrap=True)
     else:
@@ -199,7 +203,7 @@ def _show_section(console: Console, title: str, rows: Sequence[Sequence[str]]) -
 
 
 def _show_rows(console: Console, rows: Sequence[Sequence[str]]) -> None:
-    """Columns; where the terminal is narrow, a cell is wrapped within itself, but never the option's name."""
+    """Print rows in columns. On a narrow terminal cells wrap, except for the option names in the first column."""
     from rich.table import Table
     from rich.text import Text
 
@@ -216,7 +220,7 @@ def _show_interface(console: Console, sync: Sync) -> None:
     if taken is None:
         return
     if taken.takes_any:
-        console.print(f"\n{taken.function} takes any parameter, so nothing is missing there.", markup=False)
+        console.print(f"\n{taken.function} accepts any parameter, so none is missing.", markup=False)
         return
     console.print(f"\nParameters of {taken.function}:", style="bold", markup=False)
     _show_rows(console, [["", ", ".join(sorted(taken.names)) or "none"]])

@@ -25,14 +25,12 @@ if TYPE_CHECKING:
     from fairtrial.api.running.train import Observing, Trained
 
 OWN_OPTIONS = (
-    click.Option(
-        ["--seed"], type=click.IntRange(0, MOST_SEED), help=f"Root of all randomness.  [default: {FIXED_SEEDS[0]}]"
-    ),
-    click.Option(["--study"], metavar="NAME", help="Study that the run belongs to.  [default: adhoc]"),
-    click.Option(["--variant"], metavar="NAME", help="Name of the variant.  [default: made from the options]"),
-    click.Option(["--resume"], metavar="RUN", help="Go on with an interrupted run, with its own options."),
-    click.Option(["--again"], is_flag=True, help="Repeat a finished run; never counted as another seed."),
-    click.Option(["--replace"], is_flag=True, help="Archive the run of that name and make it anew."),
+    click.Option(["--seed"], type=click.IntRange(0, MOST_SEED), help=f"Random seed.  [default: {FIXED_SEEDS[0]}]"),
+    click.Option(["--study"], metavar="NAME", help="Study of the run.  [default: adhoc]"),
+    click.Option(["--variant"], metavar="NAME", help="Name of the variant.  [default: derived from the options]"),
+    click.Option(["--resume"], metavar="RUN", help="Resume an interrupted run with its original options."),
+    click.Option(["--again"], is_flag=True, help="Repeat a finished run; the repeat does not count as another seed."),
+    click.Option(["--replace"], is_flag=True, help="Archive the existing run of that name and train it again."),
     click.Option(["--secret", "secrets"], multiple=True, metavar="NAME", help=NEVER_RECORDED),
 )
 
@@ -49,10 +47,10 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
         values = given_values(recipe.options, flags)
         if resume and (values or secrets or again or replace or variant or study or seed is not None):
             raise UsageError(
-                "--resume takes no other options", hint="A run goes on with the options it was started with."
+                "--resume takes no other options", hint="A run resumes with the options it was started with."
             )
         if again and replace:
-            raise UsageError("--again and --replace exclude each other")
+            raise UsageError("--again and --replace cannot be used together")
 
         def work(observe: Observing, should_stop: Callable[[], bool]) -> Trained:
             if resume:
@@ -101,7 +99,7 @@ def _give(out: Output, trained: Trained) -> None:
         if telemetry and not trained.already_done:
             console.print(f"  {telemetry}", markup=False)
         if trained.already_done:
-            out.say("Nothing was run. Use --again for another attempt, --replace to make it anew.")
+            out.say("Nothing was run. Use --again to repeat the run, or --replace to train it again from scratch.")
 
     flat = {name: value for name, value in row.items() if name not in ("final", "cautions", "telemetry")}
     out.give(row, [{**flat, **run.final}], show)
@@ -119,13 +117,13 @@ class TrainGroup(RecipeGroup):
     no_args_is_help=False,
     subcommand_metavar="RECIPE [OPTIONS]…",
 )
-@click.option("--resume", metavar="RUN", help="Go on with an interrupted run, with its own options.")
+@click.option("--resume", metavar="RUN", help="Resume an interrupted run with its original options.")
 @with_output
 @click.pass_context
 def command(ctx: click.Context, out: Output, resume: str | None) -> None:
-    """Train a recipe once, recorded so that nothing is lost.
+    """Train a recipe once and record the run.
 
-    The same command again finds the run done, or goes on where it was interrupted.
+    Repeating the same command resumes an interrupted run and does nothing if the run is already finished.
     `fairtrial train RECIPE --help` lists the options of a recipe.
     """
     if ctx.invoked_subcommand is not None:
@@ -133,7 +131,7 @@ def command(ctx: click.Context, out: Output, resume: str | None) -> None:
         if given:
             flag = "--" + given[0].replace("output_format", "format").replace("_", "-")
             raise UsageError(
-                f"{flag} belongs after the recipe", hint=f"Write: fairtrial train {ctx.invoked_subcommand} {flag} …"
+                f"{flag} must come after the recipe", hint=f"Run: fairtrial train {ctx.invoked_subcommand} {flag} …"
             )
         return
     if resume is None:

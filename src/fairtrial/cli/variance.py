@@ -30,27 +30,28 @@ SHORT = {"auc": "AUC", "derivative": "slope", "last": "value"}
 @click.command("variance", cls=ManyValuesCommand)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @with_file
-@click.option("--variant", metavar="NAME", help="With --from: the variant to look at.")
+@click.option("--variant", metavar="NAME", help="With --from: variant to use.")
 @click.option("--metric", metavar="NAME", help="Metric.  [default: the recipe's]")
 @with_window
-@click.option("--by-stream", is_flag=True, help="Say which random stream matters most; see --stream-seed of train.")
-@click.option("--threshold", type=float, help="Half-width to reach, as a share of the mean.  [default: 0.05]")
-@click.option("--threshold-abs", type=float, help="Half-width to reach, in the metric's own unit.")
+@click.option("--by-stream", is_flag=True, help="Find the random stream that matters most; see --stream-seed of train.")
+@click.option("--threshold", type=float, help="Target half-width, as a fraction of the mean.  [default: 0.05]")
+@click.option("--threshold-abs", type=float, help="Target half-width, in the unit of the metric.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of random subsets.  [default: 0]")
+@click.option("--seed", type=click.IntRange(min=0), help="Random seed for subsets.  [default: 0]")
 @with_chart_output
 def command(
     out: Output, *, runs: Sequence[str], source: Sequence[str] | None, columns: Any, variant: str | None,
     metric: str | None, window: str | None, percent: float | None, percent_window: str | None, by_stream: bool,
     threshold: float | None, threshold_abs: float | None, level: float, seed: int | None,
 ) -> None:  # fmt: skip
-    """Say how noisy one variant is and how many seeds are enough.
+    """Measure how noisy one variant is and how many seeds are enough.
 
-    Name runs by id, glob or STUDY:VARIANT. Enough means that the half-width of the mean's interval is at most the
-    threshold, for the area under the curve and for its slope. It does not look at any difference between variants.
+    Refer to runs by id, glob or STUDY:VARIANT. Enough means that the half-width of the mean's confidence interval is
+    at most the threshold, for the area under the curve and for its slope. Variants are not compared.
 
-    Repeats with the same seed (train --again) are not further seeds: what they vary by is shown apart. --by-stream
-    takes a study whose variants hold random streams still, and says which stream the noise comes from.
+    Repeats with the same seed (train --again) do not count as further seeds; their variation is shown separately.
+    --by-stream takes a study whose variants hold some random streams fixed, and finds the stream that the noise comes
+    from.
     """
     from fairtrial.api.comparing.variance import variance
 
@@ -62,11 +63,11 @@ def command(
             "--threshold": threshold,
             "--threshold-abs": threshold_abs,
             "--seed": seed,
-            "picture (--output)": out.chart,
+            "a chart (--output)": out.chart,
         }
         for name, value in given.items():
             if value is not None:
-                raise UsageError(f"--by-stream takes no {name}")
+                raise UsageError(f"--by-stream cannot be used with {name}")
         _by_stream(out, runs, metric, level, rule_from(None, window, percent, percent_window))
         return
     result = out.command.answer(
@@ -111,14 +112,14 @@ def _show_streams(console: Console, by_stream: ByStream) -> None:
     console.print()
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     span = f"{100 * ranking.level:g} % interval"
-    for heading in ("what varies", "runs", "sd", span, "share of the variance", span):
-        table.add_column(heading, justify="left" if heading == "what varies" else "right")
+    for heading in ("varied stream", "runs", "sd", span, "share of the variance", span):
+        table.add_column(heading, justify="left" if heading == "varied stream" else "right")
     for row in _stream_rows(by_stream):
         name = f"all ({row.name})" if row is ranking.together else row.name
         table.add_row(name, str(row.n), shown_value(row.sd.value), _span(row.sd), *_shares(row.share))
     console.print(table)
     console.print(
-        "A row is what varies while all other random streams stay the same; shares need not add up to 100 %.",
+        "In each row only that stream varies and all others are fixed; shares need not add up to 100 %.",
         markup=False,
     )
     for each in by_stream.left_out:
@@ -130,7 +131,7 @@ def _stream_verdict(by_stream: ByStream) -> str:
     first, unclear = by_stream.ranking.rows[0], by_stream.ranking.unclear
     where = f"the {SHORT[by_stream.summary]} of {by_stream.metric}"
     if first.sd.value is None:
-        return f"Cannot say which random stream matters most: a stream needs at least two runs, not {first.n}."
+        return f"Cannot rank the random streams: each stream needs at least two runs, not {first.n}."
     if not first.sd.value:
         return f"No random stream changes {where} by itself."
     message = f"{first.name} changes {where} most (sd {shown_value(first.sd.value)} when only it varies)"
@@ -172,17 +173,17 @@ def _show(console: Console, variance: Variance) -> None:
 
 
 def _repeat_lines(variance: Variance) -> list[str]:
-    """What the same seed varies by, what seeds vary by, and the share, by the main summary."""
+    """Describe the noise within a seed, the noise between seeds, and its share, for the main summary."""
     assert variance.same_seed is not None
     kind, parts = next(iter(variance.same_seed.items()))
-    runs = f"{counted(parts.repeated, 'seed')} run more than once, {counted(parts.runs, 'run')} in all"
+    runs = f"{counted(parts.repeated, 'seed')} run more than once, {counted(parts.runs, 'run')} in total"
     if parts.identical:
-        return [f"Repeats with the same seed are identical ({runs}): the seed decides everything that varies."]
+        return [f"Repeats with the same seed are identical ({runs}): the seed determines the result."]
     limits = f"{100 * parts.level:g} % interval"
-    lines = [f"Same seed, run again: sd of the {SHORT[kind]} {_part(parts.same_seed, limits)} ({runs})."]
+    lines = [f"Repeats with the same seed: sd of the {SHORT[kind]} {_part(parts.same_seed, limits)} ({runs})."]
     if parts.between_seeds.value is None:
-        return [*lines, "Different seeds: unknown; repeat more than one seed with train --again."]
-    lines.append(f"Different seeds, beyond that: sd {_part(parts.between_seeds, limits)}.")
+        return [*lines, "Noise between seeds: unknown. Repeat more than one seed with train --again."]
+    lines.append(f"Additional noise between seeds: sd {_part(parts.between_seeds, limits)}.")
     share = parts.share
     if share.value is not None and share.low is not None and share.high is not None:
         span = f"{shown_chance(share.low)} to {shown_chance(share.high)}"
@@ -196,20 +197,20 @@ def _part(part: VarianceComponent, limits: str) -> str:
 
 
 def _verdict(variance: Variance) -> str:
-    """`n = 15 is enough` or `run k more seeds:` and the command; `plan n fresh seeds:` where it was looked at."""
+    """Return `n = 15 is enough`, or `run k more seeds:` and a command; `plan n fresh seeds:` after an interim look."""
     limit = f"{100 * variance.threshold:g} % of the mean" if variance.relative else shown_value(variance.threshold)
     main = next(iter(variance.spreads.values()))
     if main.n_min is None:
-        return f"Cannot say how many seeds {variance.variant} needs: {_sentence(_reason(main))}"
+        return f"Cannot tell how many seeds {variance.variant} needs: {_sentence(_reason(main))}"
     high = main.n_range[1]
     if main.enough:
         known = f"the mean of {variance.metric} is known to within {limit}"
         doubt = (
             ""
             if high is not None and high <= main.n
-            else f"; up to {high or 'very many'} if this noise is underestimated"
+            else f"; up to {high or 'very many'} if the noise is underestimated"
         )
-        return f"n = {main.n} is enough: {known} (n = {main.n_min} would do{doubt})."
+        return f"n = {main.n} is enough: {known} (n = {main.n_min} would suffice{doubt})."
     needed = f"plan {main.n_min:,} fresh seeds" if variance.looked_at else f"run {main.missing} more seeds"
     text = f"n = {main.n} is not enough for {limit} of {variance.metric}: {needed}"
     return f"{text}: {variance.command}" if variance.command else f"{text}."
@@ -218,7 +219,7 @@ def _verdict(variance: Variance) -> str:
 def _reason(spread: Spread) -> str:
     if spread.reason == "no variation":
         return f"all {spread.n} runs have the same value; does the seed reach your program?"
-    return spread.reason or "it would take more than a million"
+    return spread.reason or "more than a million would be needed"
 
 
 def _sentence(text: str) -> str:
@@ -230,9 +231,9 @@ def _spread_text(spread: Spread) -> str:
         return f"{counted(spread.n, 'usable run')}; {spread.reason}."
     basis = f"mean {shown_value(spread.mean)}, sd {shown_value(spread.sd)} over {spread.n} runs"
     if spread.n_min is None:
-        hint = " Give --threshold-abs instead." if spread.relative and spread.reason and "zero" in spread.reason else ""
+        hint = " Pass --threshold-abs instead." if spread.relative and spread.reason and "zero" in spread.reason else ""
         return f"{basis}; no answer: {_sentence(_reason(spread))}{hint}"
     cv = f", CV {100 * spread.cv:.2g} %" if spread.cv is not None else ""
     low, high = spread.n_range
-    span = f"{low} to {high or 'very many'} within the {100 * spread.level:g} % interval of the sd"
+    span = f"{low} to {high or 'very many'} over the {100 * spread.level:g} % interval of the sd"
     return f"{basis}{cv}; needs n = {spread.n_min} ({span})."

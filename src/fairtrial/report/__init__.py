@@ -1,1 +1,1 @@
-"""How to say it? Tables and documents in the formats that people and programs read."""
+"""Output of results: charts, and documents and tables in the formats that people and programs read."""

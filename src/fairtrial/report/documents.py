@@ -1,4 +1,4 @@
-"""One result, several formats: a document for programs, a table for spreadsheets and papers."""
+"""Rendering of results: JSON for programs, CSV for spreadsheets, Markdown and LaTeX tables for papers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from fairtrial.report.formats import OutputFormat, Rows
 
 
 def as_json(document: Mapping[str, Any]) -> str:
-    """Exactly one document. NaN and infinity become null: JSON has no word for them."""
+    """Return one JSON document. NaN and infinity become null, because JSON cannot represent them."""
     content = {"schema": OUTPUT_SCHEMA, **document}
     return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE, default=str).decode()
 
 
 def as_csv(rows: Rows) -> str:
-    """A header and one line per row; what is unknown is an empty cell."""
+    """Return a header and one line per row. Unknown values are empty cells."""
     text = io.StringIO()
     columns = _columns(rows)
     writer = csv.writer(text, lineterminator="\n")
@@ -71,7 +71,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def render(kind: str, document: Mapping[str, Any], rows: Rows) -> str:
-    """The machine-readable formats; text for people is made by the command line."""
+    """Render a machine-readable format. The command line itself makes the text format."""
     chosen: OutputFormat = load_plugin(FORMATS, kind)
     with blame_plugin(FORMATS, kind):
         return chosen.render(document, rows)
@@ -79,22 +79,22 @@ def render(kind: str, document: Mapping[str, Any], rows: Rows) -> str:
 
 ROWS_AT_ONCE = 1_000
 _FRAMES = {"csv": (1, 0), "markdown": (2, 0), "latex": (4, 2)}
-"""How many lines stand before and behind the rows of a table."""
+"""Number of lines before and after the rows of a table, per format."""
 
 
 def render_rows(kind: str, key: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """The same text as `render` makes of `{key: rows}`, piece by piece. All rows have the same columns."""
+    """Yield the same text as `render` of `{key: rows}`, piece by piece. All rows must have the same columns."""
     if kind == "json":
         yield from _json_pieces(key, rows)
         return
-    if kind not in _FRAMES:  # how another package frames its rows is not known
+    if kind not in _FRAMES:  # for formats of other packages, the lines around the rows are unknown
         every = list(rows)
         yield render(kind, {key: every}, every)
         return
     before, behind = _FRAMES[kind]
     end = ""
     for number, batch in enumerate(_batches(iter(rows))):
-        lines = render(kind, {}, batch).split("\n")  # what follows the last line end is empty
+        lines = render(kind, {}, batch).split("\n")  # the last item is empty
         cut = len(lines) - 1 - behind
         yield "\n".join([*lines[before if number else 0 : cut], ""])
         end = "\n".join(lines[cut:])
@@ -102,7 +102,7 @@ def render_rows(kind: str, key: str, rows: Iterable[Mapping[str, Any]]) -> Itera
 
 
 def _batches(rows: Iterator[Mapping[str, Any]]) -> Iterator[Rows]:
-    """At least one, which may be empty."""
+    """Yield the rows in batches: at least one batch, which may be empty."""
     batch = list(islice(rows, ROWS_AT_ONCE))
     yield batch
     while len(batch) == ROWS_AT_ONCE and (batch := list(islice(rows, ROWS_AT_ONCE))):
@@ -150,7 +150,7 @@ def _latex(text: str) -> str:
 
 
 def _no_text(_document: Mapping[str, Any], _rows: Rows) -> str:
-    raise ValueError("every command writes its own text for people")
+    raise ValueError("each command writes its own text format")
 
 
 TEXT = OutputFormat(_no_text)

@@ -1,4 +1,4 @@
-"""The formats that a result can be given in, and the file suffixes that choose them."""
+"""Output formats of results, and the file suffixes that select them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from fairtrial.core.plugin_registry import FORMATS, load_others
 
 SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown", ".tex": "latex", ".txt": "text"}
-"""Of the built-in formats: a command knows them before it imports what writes them."""
+"""Suffixes of the built-in formats, listed here so that commands need not import the code that writes them."""
 CHART_SUFFIXES = (".png", ".svg", ".pdf")
 Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class OutputFormat:
-    """A way to write a result, chosen with `--format` or by the suffix of `--output`.
+    """An output format, selected with `--format` or by the suffix of `--output`.
 
-    `render(document, rows)` returns the text: `document` is what `--format json` gives, `rows` the table of it.
+    `render(document, rows)` returns the text. `document` is what `--format json` prints; `rows` is its table form.
 
         HTML = OutputFormat(lambda document, rows: table_of(rows), suffix=".html")
     """
@@ -28,6 +28,6 @@ class OutputFormat:
 
 
 def format_of(suffix: str) -> str | None:
-    """The format that a file suffix chooses; other packages are asked only for a suffix that is not ours."""
+    """Return the format for a file suffix. Plugins are searched only if no built-in format has that suffix."""
     others = (name for name, each in load_others(FORMATS) if each.suffix == suffix)
     return SUFFIXES.get(suffix) or next(others, None)

@@ -1,1 +1,1 @@
-"""Can others check it? Artifacts, registrations and their ledger, bundles, and what verifies them."""
+"""Evidence that others can check: artifacts, registrations and their ledger, bundles, and their verification."""

@@ -1,4 +1,4 @@
-"""A zip that is the same bytes for the same content, and that is looked at before anything of it is unpacked."""
+"""Reproducible zip files: the same content gives the same bytes, and archives are checked before unpacking."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ PACKED_ALREADY = (".png", ".pdf", ".pt", ".zip", ".gz", ".parquet")
 LEVEL = 6
 CHUNK = 1 << 20
 LARGEST = 64 << 30
-"""Bytes that a bundle may have when it is unpacked."""
+"""Maximum size of an unpacked bundle, in bytes."""
 MOST_FILES = 2_000_000
 SUSPICIOUS_RATIO, SUSPICIOUS_FROM = 200, 256 << 20
-"""Text shrinks to a twentieth at best: what grows 200-fold and beyond this size was made to fill a disk."""
+"""Text compresses to a twentieth at best, so an archive that grows 200-fold beyond this size is a zip bomb."""
 
 ProgressCallback = Callable[[int, int], None]
-"""Told how many bytes of how many are done."""
+"""Called with the number of bytes done and the total."""
 
 
 def quiet(_done: int, _total: int) -> None:
-    """For those whom nobody watches."""
+    """Ignore progress."""
 
 
 def write_zip(path: Path, files: Mapping[str, Path], on_progress: ProgressCallback = quiet) -> None:
-    """Names in order, one time for all, one mode for all: nothing of when and where it was packed is left in it."""
+    """Write a zip with sorted names and a fixed time and mode, independent of when and where it is made."""
     with under_another_name(path) as unfinished:
         _write_zip(unfinished, files, on_progress)
 
 
 @contextmanager
 def under_another_name(path: Path) -> Iterator[Path]:
-    """Where to write what is to be at `path`: it is there when it is complete, and not at all otherwise."""
+    """Yield a temporary path and rename it to `path` on success, so that `path` is never incomplete."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield unfinished
@@ -76,7 +76,7 @@ def _write_zip(path: Path, files: Mapping[str, Path], on_progress: ProgressCallb
 
 
 def folders_of(names: Iterable[str]) -> set[str]:
-    """Every folder that files of these names lie in. The crate describes them, so the archive has them by name."""
+    """Return every folder that contains one of the files. The crate describes folders, so the archive lists them."""
     return {f"{parent}/" for name in names for parent in PurePosixPath(name).parents if parent != PurePosixPath()}
 
 
@@ -87,7 +87,7 @@ def _folder(name: str) -> zipfile.ZipInfo:
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether a path is meant as a bundle: an archive, or a folder. A registration is a JSON file."""
+    """Whether a path is a bundle, that is, an archive or a folder. A registration is a JSON file."""
     return path.is_dir() or path.suffix.lower() == ".zip" or _begins_like_a_zip(path)
 
 
@@ -101,29 +101,29 @@ def _begins_like_a_zip(path: Path) -> bool:
 
 @contextmanager
 def opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A zip whose list of content may be trusted as far as paths, links and sizes go; else one sentence."""
+    """Open a zip whose entries have safe paths, links and sizes, or raise an error."""
     try:
         with open_file(path) as file, zipfile.ZipFile(file) as archive:
             refuse_unsafe(archive, path)
             yield archive
     except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, zlib.error, NotImplementedError) as error:
         raise UserError(
-            f"{path} is no whole zip file ({str(error).rstrip('.') or 'it ends too early'})",
-            hint="It was cut off or damaged on its way: fetch it again.",
+            f"{path} is not a complete zip file ({str(error).rstrip('.') or 'it is truncated'})",
+            hint="It was truncated or damaged during transfer. Download it again.",
         ) from None
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def refuse_unsafe(archive: zipfile.ZipFile, path: Path) -> None:
-    """Nothing is unpacked of a zip that could write elsewhere than into its folder, or fill the disk."""
+    """Raise an error for a zip that could write outside its folder or fill the disk, before anything is unpacked."""
     entries = archive.infolist()
     problems = [f"{path}: {message}" for info in entries if (message := _why_unsafe(info))]
-    problems += [f"{path}: {name!r} is in it twice" for name in collisions(info.filename for info in entries)]
+    problems += [f"{path}: it contains {name!r} twice" for name in collisions(info.filename for info in entries)]
     problems += _why_too_large(entries, path)
     if problems:
         raise UserError(
-            problems[0], problems=problems[1:5], hint="Nothing of it was unpacked. No bundle of Fairtrial is like this."
+            problems[0], problems=problems[1:5], hint="Nothing was unpacked. Fairtrial does not make such bundles."
         )
 
 
@@ -135,31 +135,29 @@ def _why_unsafe(info: zipfile.ZipInfo) -> str | None:
         return f"{name!r} is a link"
     usual = (0, stat.S_IFDIR) if name.endswith("/") else (0, stat.S_IFREG)
     if stat.S_IFMT(mode) not in usual or (name.endswith("/") and info.file_size):
-        return f"{name!r} is neither an ordinary file nor a folder"
+        return f"{name!r} is neither a regular file nor a folder"
     if info.flag_bits & 0x1:
         return f"{name!r} is encrypted"
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return f"{name!r} is packed in a way that is not expected"
+        return f"{name!r} uses an unexpected compression method"
     return None
 
 
 def _why_too_large(entries: Sequence[zipfile.ZipInfo], path: Path) -> list[str]:
     size, packed = sum(info.file_size for info in entries), sum(info.compress_size for info in entries)
     if len(entries) > MOST_FILES:
-        return [f"{path} says that it holds {counted(len(entries), 'file')}"]
+        return [f"{path} claims to contain {counted(len(entries), 'file')}, more than a bundle may have"]
     if size > LARGEST:
-        return [f"{path} says that it holds {size / 1e9:,.0f} GB, more than a bundle may"]
+        return [f"{path} claims to contain {size / 1e9:,.0f} GB, more than a bundle may have"]
     if packed > path.stat().st_size:
-        return [f"{path} has entries that lie over each other"]
+        return [f"{path} has overlapping entries"]
     if size > SUSPICIOUS_FROM and size > SUSPICIOUS_RATIO * max(packed, 1):
-        return [
-            f"{path} would grow {size // max(packed, 1):,}-fold to {size / 1e9:,.1f} GB: it was made to fill a disk"
-        ]
+        return [f"{path} would grow {size // max(packed, 1):,}-fold to {size / 1e9:,.1f} GB: it looks like a zip bomb"]
     return []
 
 
 def unpack(archive: zipfile.ZipFile, folder: Path, on_progress: ProgressCallback = quiet) -> dict[str, tuple[int, str]]:
-    """Every file of an archive that was found safe, with its size and SHA-256 as it was unpacked."""
+    """Unpack an archive that passed `refuse_unsafe`. Return the size and SHA-256 of every file."""
     unpacked: dict[str, tuple[int, str]] = {}
     entries = [info for info in archive.infolist() if not info.is_dir()]
     total, done = sum(info.file_size for info in entries), 0
@@ -179,30 +177,30 @@ def unpack(archive: zipfile.ZipFile, folder: Path, on_progress: ProgressCallback
 
 
 def changed_container(archive: zipfile.ZipFile) -> list[str]:
-    """What is not as Fairtrial packs it, though every file may be: times, order, comments, additions."""
+    """Return how the container differs from what Fairtrial writes, apart from file contents: times, order, comments."""
     entries = archive.infolist()
     problems = ["the archive has a comment"] if archive.comment else []
     if entries and min(info.header_offset for info in entries) != 0:
-        problems.append("something stands before the first file of the archive")
+        problems.append("there is data before the first file of the archive")
     if [info.filename for info in entries] != sorted(info.filename for info in entries):
-        problems.append("the files are not in the order in which they were packed")
+        problems.append("the files are not in the original order")
     names = {info.filename for info in entries}
     folders = folders_of(name for name in names if not name.endswith("/"))
     odd = sorted(folders ^ {name for name in names if name.endswith("/")})
-    problems += [f"the folder {name} is {'missing' if name in folders else 'an addition'}" for name in odd]
+    problems += [f"the folder {name} is {'missing' if name in folders else 'an extra one'}" for name in odd]
     for info in entries:
         mode = FOLDER_MODE if info.is_dir() else MODE
         usual = info.date_time == EPOCH and info.external_attr == mode << 16 and info.create_system == 3
         if not usual or info.comment or (info.extra and info.file_size < 1 << 31):
-            problems.append(f"{info.filename}: its entry has another time, mode or comment than it was packed with")
+            problems.append(f"{info.filename}: the time, mode or comment of its entry was changed")
     return problems or _strange_bytes(archive)
 
 
 def _strange_bytes(archive: zipfile.ZipFile) -> list[str]:
-    """Bytes of the container that no file of it accounts for. What is unpacked never shows them.
+    """Return problems with bytes of the container that belong to no file. Unpacking never shows such bytes.
 
-    An archive is: a header and the packed content of each entry, one after the other; the directory, which repeats the
-    headers; and its end record. Headers are compared with what the directory says of their entries.
+    An archive consists of a header and the compressed content of each entry, one after the other, then the directory,
+    which repeats the headers, and an end record. Headers are compared with the directory.
     """
     file, problems, place = archive.fp, [], 0
     assert file is not None
@@ -210,17 +208,17 @@ def _strange_bytes(archive: zipfile.ZipFile) -> list[str]:
         header = _header(info)
         file.seek(info.header_offset)
         if info.header_offset != place or file.read(len(header)) != header or _unusual(info):
-            problems.append(f"{info.filename}: its header is not the one that it was packed with")
+            problems.append(f"{info.filename}: its header was changed")
         place = info.header_offset + len(header) + info.compress_size
     if archive.start_dir != place:
-        problems.append("something stands between the last file of the archive and its directory")
+        problems.append("there is data between the last file of the archive and its directory")
     directory = sum(46 + len(_encoded(info)) + len(info.extra) for info in archive.infolist())
     end = archive.start_dir + directory
     file.seek(end)
     rest = file.read(1 << 10)
     large = len(archive.infolist()) > 0xFFFF or end > zipfile.ZIP64_LIMIT
     if len(rest) != (98 if large else 22) or (not large and rest != _end_record(archive, directory)):
-        problems.append("something stands behind the directory of the archive")
+        problems.append("there is data after the directory of the archive")
     return problems
 
 
@@ -229,7 +227,7 @@ def _encoded(info: zipfile.ZipInfo) -> bytes:
 
 
 def _unusual(info: zipfile.ZipInfo) -> bool:
-    """What the directory says beyond what is unpacked: versions, flags, disks, kinds of content."""
+    """Whether the directory entry has an unusual version, flag, disk number or content type."""
     flags = 0 if info.orig_filename.isascii() else 0x800
     version = 45 if info.extra else 20
     said = (info.create_version, info.extract_version, info.reserved, info.flag_bits, info.volume, info.internal_attr)
@@ -237,7 +235,7 @@ def _unusual(info: zipfile.ZipInfo) -> bool:
 
 
 def _header(info: zipfile.ZipInfo) -> bytes:
-    """The header in front of a file's content, as it was written: the rest of it is in the directory."""
+    """Return the local header that Fairtrial writes before the content of a file."""
     return info.FileHeader(zip64=info.file_size * 1.05 > zipfile.ZIP64_LIMIT)
 
 

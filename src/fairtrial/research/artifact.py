@@ -1,4 +1,4 @@
-"""`artifact.yaml`: what a research artifact is, who made it, and under which terms others may use it."""
+"""`artifact.yaml`: the description of a research artifact, its authors and its license."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairtrial.core.options import parse_options
 
 TYPES = ("dataset", "model", "code", "experiment")
 UNKNOWN = "unknown"
-"""The author of an artifact, where nobody said who made it."""
+"""Placeholder for the author of an artifact if none was given."""
 NO_AUTHOR = "The author is unknown. Name one under 'authors' in artifact.yaml."
 NO_LICENSE = (
     "No license is chosen, so others have no permission to reuse this. Choose one with the key 'license' in "
@@ -52,18 +52,18 @@ PARTICLES = frozenset(
     ]
 )
 HEAD = """\
-# A research artifact of Fairtrial. It marks this folder as a project: commands that are run here or in a folder below
-# write to its store, and are listed in artifact.journal.jsonl. Change this file as you like; no command does.
+# A research artifact of Fairtrial. It marks this folder as a project: commands that you run here or in a subfolder
+# write to its store and are listed in artifact.journal.jsonl. You may edit this file; no command changes it.
 """
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
-"""What YAML has no place for."""
+"""Characters that YAML does not allow."""
 _ORCID = re.compile(r"(?:https://orcid\.org/)?(\d{4}-\d{4}-\d{4}-\d{3}[\dX])")
 _DOI = re.compile(r"(?:https://doi\.org/|doi:)?(10\.\d{4,9}/\S+)")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class _Words(BaseModel):
-    """Words of a person, of which every one can be written down and read again."""
+    """Base of models with text from a user. All text must survive a round trip through a YAML file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -82,8 +82,8 @@ class Author(_Words):
     family: str = Field(description="Family name, or the whole name of a group.", min_length=1)
     given: str | None = Field(default=None, description="Given names.", min_length=1)
     orcid: str | None = Field(default=None, description="ORCID iD, such as 0000-0002-1825-0097.")
-    affiliation: str | None = Field(default=None, description="Where they work.", min_length=1)
-    email: str | None = Field(default=None, description="An address that may be published.")
+    affiliation: str | None = Field(default=None, description="Institution.", min_length=1)
+    email: str | None = Field(default=None, description="E-mail address that may be published.")
 
     @field_validator("orcid")
     @classmethod
@@ -92,16 +92,14 @@ class Author(_Words):
             return None
         match = _ORCID.fullmatch(given)
         if not match or not _checks_out(match[1]):
-            raise ValueError(
-                f"{given!r} is no ORCID iD: its last digit does not fit the others, or it has another form"
-            )
+            raise ValueError(f"{given!r} is not a valid ORCID iD: its form or its check digit is wrong")
         return match[1]
 
     @field_validator("email")
     @classmethod
     def _is_an_address(cls, given: str | None) -> str | None:
         if given is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+", given):
-            raise ValueError(f"{given!r} is no e-mail address")
+            raise ValueError(f"{given!r} is not an e-mail address")
         return given
 
     @property
@@ -114,7 +112,7 @@ class Author(_Words):
 
 
 def _checks_out(orcid: str) -> bool:
-    """The last digit of an ORCID iD is computed from the others (ISO 7064)."""
+    """Whether the check digit of an ORCID iD, computed from the other digits (ISO 7064), is correct."""
     total = 0
     for digit in orcid.replace("-", "")[:-1]:
         total = (total + int(digit)) * 2
@@ -122,23 +120,23 @@ def _checks_out(orcid: str) -> bool:
 
 
 class ArtifactFile(_Words, title="Artifact"):
-    """An artifact.yaml. It marks a project: commands that are run below it write to its store."""
+    """The content of artifact.yaml, which marks a project: commands that run in its folder or below use its store."""
 
-    id: str = Field(description="Short name, fit for a file: letters, digits and . _ -")
-    title: str = Field(description="What it is called where it is cited.", min_length=1)
-    type: Literal["dataset", "model", "code", "experiment"] = Field(description="What it mainly is.")
-    description: str | None = Field(default=None, description="A few sentences on what is in it.")
-    authors: list[Author] = Field(description="Who made it, in the order of citation.", min_length=1)
+    id: str = Field(description="Short name, usable as a file name: letters, digits and . _ -")
+    title: str = Field(description="Title to cite it by.", min_length=1)
+    type: Literal["dataset", "model", "code", "experiment"] = Field(description="Kind of artifact.")
+    description: str | None = Field(default=None, description="What it contains, in a few sentences.")
+    authors: list[Author] = Field(description="Authors, in citation order.", min_length=1)
     license: str | None = Field(
         default=None, description="SPDX identifier, such as Apache-2.0 or CC-BY-4.0, or LicenseRef-NAME."
     )
-    keywords: list[str] = Field(default_factory=list, description="Words to find it by.")
-    version: str = Field(default="0.1.0", description="Of the artifact, not of Fairtrial.", min_length=1)
-    date: datetime.date | None = Field(default=None, description="Of release, as YYYY-MM-DD.")
-    doi: str | None = Field(default=None, description="Only if it has been given one, such as 10.5281/zenodo.1234.")
-    url: str | None = Field(default=None, description="Where it can be found.")
+    keywords: list[str] = Field(default_factory=list, description="Search keywords.")
+    version: str = Field(default="0.1.0", description="Version of the artifact, not of Fairtrial.", min_length=1)
+    date: datetime.date | None = Field(default=None, description="Release date, as YYYY-MM-DD.")
+    doi: str | None = Field(default=None, description="DOI, if one is assigned, such as 10.5281/zenodo.1234.")
+    url: str | None = Field(default=None, description="Web address.")
     store: str = Field(
-        default="runs", description="Where commands below this file keep runs: a folder beside it, or a URL."
+        default="runs", description="Store of the project's runs: a folder relative to this file, or a URL."
     )
 
     @field_validator("id")
@@ -156,7 +154,7 @@ class ArtifactFile(_Words, title="Artifact"):
         if given is None or given in LICENSES or re.fullmatch(rf"{ANOTHER_LICENSE}[A-Za-z0-9.-]+", given):
             return given
         message = unknown("license", given, LICENSES)
-        raise ValueError(f"{message}; any other is written {ANOTHER_LICENSE}NAME")
+        raise ValueError(f"{message}; write any other license as {ANOTHER_LICENSE}NAME")
 
     @field_validator("doi")
     @classmethod
@@ -165,14 +163,14 @@ class ArtifactFile(_Words, title="Artifact"):
             return None
         match = _DOI.fullmatch(given)
         if not match:
-            raise ValueError(f"{given!r} is no DOI; it looks like 10.5281/zenodo.1234")
+            raise ValueError(f"{given!r} is not a DOI such as 10.5281/zenodo.1234")
         return match[1]
 
     @field_validator("url")
     @classmethod
     def _is_an_address(cls, given: str | None) -> str | None:
         if given is not None and not re.fullmatch(r"https?://\S+", given):
-            raise ValueError(f"{given!r} is no address; it begins with https://")
+            raise ValueError(f"{given!r} is not a URL that begins with https://")
         return given
 
     @field_validator("version", mode="before")
@@ -194,7 +192,7 @@ class ArtifactFile(_Words, title="Artifact"):
 
 
 def not_stated(artifact: ArtifactFile) -> list[str]:
-    """What a citation or a reader asks for and the artifact does not say, one sentence each with what to do."""
+    """Return a sentence for each missing field that a citation or a reader needs, with what to do."""
     sentences = []
     if not artifact.known_authors:
         sentences.append(NO_AUTHOR)
@@ -204,24 +202,26 @@ def not_stated(artifact: ArtifactFile) -> list[str]:
 
 
 def parse_artifact(values: Mapping[str, Any], *, where: str) -> ArtifactFile:
-    """An artifact from the keys of its file, or everything that is wrong with them."""
+    """Parse the values of an artifact.yaml, or raise an error that lists all problems."""
     return parse_options(ArtifactFile, values, where=where, noun="key")
 
 
 def parse_author(text: str) -> dict[str, str]:
-    """`Given Family`, `Family, Given` or `{A group}`, and behind a semicolon `orcid=…; affiliation=…; email=…`."""
+    """Parse `Given Family`, `Family, Given` or `{A group}`, and optional `; orcid=…; affiliation=…; email=…`."""
     name, *more = (part.strip() for part in text.split(";"))
     author = name_parts(name)
     for part in filter(None, more):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
-            raise UserError(f"--author: cannot read '{part}'", hint="Like 'Given Family; orcid=0000-0002-1825-0097'.")
+            raise UserError(
+                f"--author: cannot read '{part}'", hint="Write it like 'Given Family; orcid=0000-0002-1825-0097'."
+            )
         author[key] = value
     return author
 
 
 def name_parts(name: str) -> dict[str, str]:
-    """The family name and the given names of a person; a group has a family name alone."""
+    """Split a name into family name and given names. A group has only a family name."""
     if name.startswith("{") and name.endswith("}"):
         return {"family": name[1:-1].strip()}
     family, comma, given = (part.strip() for part in name.partition(","))
@@ -234,7 +234,7 @@ def name_parts(name: str) -> dict[str, str]:
 
 
 def artifact_text(artifact: ArtifactFile) -> str:
-    """The file as a person goes on with it: every key, with what it means."""
+    """Return the text of artifact.yaml: every key, with its meaning as a comment."""
     import json
 
     described = {key: field.description for key, field in ArtifactFile.model_fields.items()}

@@ -1,4 +1,4 @@
-"""How to cite an artifact: CITATION.cff, BibTeX, APA. Nothing is in them that artifact.yaml does not say."""
+"""Citations of an artifact as CITATION.cff, BibTeX and APA, made only from the fields of artifact.yaml."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cite(artifact: ArtifactFile, style: str) -> str:
 
 
 def cff(artifact: ArtifactFile) -> str:
-    """CITATION.cff, version 1.2.0. It knows software and data sets; a model and an experiment are data."""
+    """Return CITATION.cff, version 1.2.0. It has only software and data sets; models and experiments are data sets."""
     own_license = (artifact.license or "").startswith(ANOTHER_LICENSE)
     document: dict[str, Any] = {
         "cff-version": "1.2.0",
@@ -51,7 +51,7 @@ def license_words(artifact: ArtifactFile) -> str:
 
 
 def with_gaps(artifact: ArtifactFile) -> list[str]:
-    """The CITATION.cff that `research init` wrote if the author, the license or both were added later."""
+    """Return the CITATION.cff files that `research init` would have written without the author, the license or both."""
     gaps: list[dict[str, Any]] = [{"authors": [Author(family=UNKNOWN)]}, {"license": None}]
     return [cff(artifact.model_copy(update=gap)) for gap in (*gaps, gaps[0] | gaps[1])]
 
@@ -67,7 +67,7 @@ def _cff_author(author: Author) -> dict[str, Any]:
 
 
 def _yaml(value: Any) -> str:
-    """JSON is YAML; a list of authors is easier to read on lines of its own."""
+    """Return a value as YAML: JSON, which is valid YAML, except that authors are on separate lines for readability."""
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         rows = ("\n    ".join(f"{k}: {json.dumps(v, ensure_ascii=False)}" for k, v in each.items()) for each in value)
         return "".join(f"\n  - {row}" for row in rows)
@@ -91,7 +91,7 @@ def bibtex(artifact: ArtifactFile) -> str:
 
 
 def _bibtex_author(author: Author) -> str:
-    """Braces keep a name of several words, or one with the word `and` in it, in one piece."""
+    """Return an author for BibTeX. Braces keep a name of several words, or with the word `and`, together."""
     family = _tex(author.family)
     if not author.given:
         return f"{{{family}}}"
@@ -111,7 +111,7 @@ def _tex(text: str) -> str:
 
 
 def apa(artifact: ArtifactFile) -> str:
-    """APA, seventh edition: up to twenty authors by name, then the last. Without an author, the title comes first."""
+    """Return an APA (7th edition) citation: beyond 20 authors, 19 and the last. Without authors, the title leads."""
     names = [_apa_author(author) for author in artifact.known_authors]
     work = f"{artifact.title} (Version {artifact.version}) [{_APA_KIND[artifact.type]}]."
     if len(names) > 20:

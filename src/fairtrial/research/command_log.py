@@ -1,6 +1,6 @@
-"""`artifact.journal.jsonl`: what was run below an artifact.yaml, and which files were added to it. Append-only.
+"""`artifact.journal.jsonl`: the append-only log of commands run in a project, and of files added to it.
 
-artifact.yaml itself is a person's file, with comments; the program never writes to it once it is there.
+artifact.yaml itself belongs to the user and has comments; the program never changes it after creating it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ COMMAND, FILE = "command", "file"
 LARGEST_RESULT = 1 << 20
 LARGEST = 1 << 30
 QUIET = ("--help", "-h", "--dry-run")
-"""With one of these a command does nothing that anyone would want to find again."""
+"""Commands with one of these options are not logged."""
 
 
 def note_command(
     artifact: Path, arguments: Sequence[str], code: int, begun: float, result: Mapping[str, Any] | None
 ) -> None:
-    """List a command of a project. What cannot be written must not spoil what was computed."""
+    """Append a command to the log of the project. Write errors are ignored, so that they do not lose the result."""
     if code == 2 or any(word in QUIET for word in arguments):
         return
     entry = {
@@ -45,12 +45,12 @@ def note_command(
 
 
 def _folder(root: Path) -> str:
-    """Where in the project the command was given: the paths in it are meant from there."""
+    """Return the working directory relative to the project. Paths in the command are relative to it."""
     return Path(os.path.relpath(Path.cwd(), root)).as_posix()
 
 
 def _study(result: Mapping[str, Any] | None) -> str | None:
-    """The study that a result is about: by its name, or by that of its run."""
+    """Return the study of a result, from its own field or from the name of its run."""
     document = result or {}
     run = document.get("run")
     named = document.get("study") or document.get("source") or (run.partition("/")[0] if isinstance(run, str) else None)
@@ -58,7 +58,7 @@ def _study(result: Mapping[str, Any] | None) -> str | None:
 
 
 def _kept(result: Mapping[str, Any] | None) -> Any:
-    """What the command found, unless it is as large as the data that it was found in."""
+    """Return the result of the command, or None if it is too large for the log."""
     if result is None:
         return None
     content = orjson.dumps(result, default=str, option=orjson.OPT_NON_STR_KEYS)
@@ -66,17 +66,17 @@ def _kept(result: Mapping[str, Any] | None) -> Any:
 
 
 def note_file(project: ProjectPaths, name: str, sha256: str | None) -> None:
-    """A file belongs to the project from now on; without a hash, it no longer does."""
+    """Record that a file was added to the project, or, without a hash, that it was removed."""
     append(project, {"kind": FILE, "at": time.time(), "path": name, "sha256": sha256})
 
 
 def append(project: ProjectPaths, entry: Mapping[str, Any]) -> None:
-    """One write per line, so that two commands at the same moment do not mix theirs."""
+    """Append one line with a single write, so that lines of concurrent commands do not interleave."""
     line = orjson.dumps({"schema": SCHEMA, **entry}, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
     target = open_to_append(project.command_log)
     try:
         size = os.fstat(target).st_size
-        torn = size > 0 and os.pread(target, 1, size - 1) != b"\n"  # by a power cut: it must not take this line along
+        torn = size > 0 and os.pread(target, 1, size - 1) != b"\n"  # a power cut left a partial line; start a new one
         os.write(target, b"\n" + line if torn else line)
         os.fsync(target)
     finally:
@@ -86,7 +86,7 @@ def append(project: ProjectPaths, entry: Mapping[str, Any]) -> None:
 
 
 def read_command_log(path: Path) -> list[dict[str, Any]]:
-    """Every line that can be read: a torn one, or one that a person has changed, takes nothing else with it."""
+    """Return every readable entry. A torn or manually changed line does not affect the others."""
     entries: list[dict[str, Any]] = []
     with contextlib.suppress(FileNotFoundError):
         for line in read_file(path, most=LARGEST).split(b"\n"):
@@ -98,7 +98,7 @@ def read_command_log(path: Path) -> list[dict[str, Any]]:
 
 
 def _is_whole(entry: Any) -> bool:
-    """Whether an entry says all that an entry of its kind must say."""
+    """Whether an entry has all fields that its kind requires."""
     if not isinstance(entry, dict):
         return False
     if entry.get("kind") == FILE:
@@ -111,7 +111,7 @@ def _is_whole(entry: Any) -> bool:
 
 
 def added_files(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The files that were added and not removed since, with their hashes when they last were."""
+    """Return the files that were added and not removed since, with the hashes from when they were last added."""
     last = {each["path"]: each["sha256"] for each in entries if each["kind"] == FILE}
     return {name: sha256 for name, sha256 in last.items() if sha256 is not None}
 
@@ -121,7 +121,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def removed_runs(entries: Sequence[Mapping[str, Any]], study: str) -> list[str]:
-    """Runs of a study that were deleted by command, as they were called."""
+    """Return the names of runs of a study that were deleted with a command."""
     named = [
         name
         for each in entries

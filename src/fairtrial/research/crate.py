@@ -1,4 +1,4 @@
-"""`ro-crate-metadata.json`: the bundle described as an RO-Crate 1.1, for tools that never heard of us."""
+"""`ro-crate-metadata.json`: the description of a bundle as an RO-Crate 1.1, for third-party tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Entity = dict[str, Any]
 
 @dataclass(frozen=True)
 class CratedRun:
-    """A run as the crate tells of it."""
+    """The data about a run that the crate contains."""
 
     study: str
     run: str
@@ -41,7 +41,7 @@ class CratedRun:
 def crate_document(
     artifact: ArtifactFile, files: Mapping[str, tuple[int, str]], runs: Sequence[CratedRun], *, version: str
 ) -> bytes:
-    """The crate over these files. Nothing in it depends on when or where it was written."""
+    """Return the crate document for these files. It does not depend on when or where it is written."""
     published = artifact.date.isoformat() if artifact.date else _day(_latest(runs))
     studies = sorted({run.study for run in runs})
     paths = BundlePaths(PurePosixPath())
@@ -125,7 +125,7 @@ def _organizations(authors: Sequence[Author]) -> list[Entity]:
 
 
 def _license(artifact: ArtifactFile) -> Entity:
-    if artifact.license is None:  # RO-Crate requires an entity here, so it says that there is none
+    if artifact.license is None:  # RO-Crate requires an entity here, so this one states that there is no license
         message = "No license was chosen, so others have no permission to reuse this."
         return {"@id": "#no-license", "@type": "CreativeWork", "name": "No license", "description": message}
     own = artifact.license.startswith(ANOTHER_LICENSE)
@@ -135,7 +135,7 @@ def _license(artifact: ArtifactFile) -> Entity:
 
 
 def _study(study: str, runs: Sequence[CratedRun], files: Mapping[str, tuple[int, str]], store: str) -> list[Entity]:
-    """The study, what made it, and each of its runs, with the files that belong to them."""
+    """Return the entities of a study: the study, the action that made it, and each run with its files."""
     folder = f"{store}/{study}/"
     by_run: dict[str, list[str]] = {}
     for name in sorted(files):

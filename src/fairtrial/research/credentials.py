@@ -1,4 +1,4 @@
-"""Before anything leaves the project: whether a file that would be packed holds what looks like a credential."""
+"""Search for credentials in the files of a bundle, before the bundle is written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_LISTED = 20
 
 @dataclass(frozen=True)
 class Credential:
-    """What looks like a credential, and where it stands; of its value only as much as gives nothing away."""
+    """A text that looks like a credential, with its location. `shown` reveals only a harmless part of the value."""
 
     file: str
     line: int
@@ -31,7 +31,7 @@ class Credential:
 def refuse_credentials(
     sources: Mapping[str, Path], allowed: Sequence[str], tell: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Refuse files that hold what looks like a credential, unless the file or `kind:KIND` is allowed by name."""
+    """Raise an error if a file contains a possible credential, unless the file or `kind:KIND` is allowed by name."""
     kinds = {name.removeprefix(KIND) for name in allowed if name.startswith(KIND)}
     for name in sorted(kinds - set(KIND_NAMES)):
         raise UserError(f"--allow: {unknown('kind', name, KIND_NAMES)}")
@@ -47,18 +47,18 @@ def refuse_credentials(
         raise UserError(
             problems[0],
             problems=problems[1:],
-            hint=f"Take it out and revoke it, or pack it with --allow {refused[0].file} or --allow "
+            hint=f"Remove it and revoke it, or include it with --allow {refused[0].file} or --allow "
             f"{KIND}{refused[0].kind}. Nothing was written.",
         )
     if credentials:
         tell(
-            f"Packed by --allow: {counted(len(credentials), 'text')} that look like credentials, such "
+            f"Included because of --allow: {counted(len(credentials), 'text')} that may be credentials, such "
             f"as {credentials[0]}."
         )
 
 
 def find_credentials(sources: Mapping[str, Path]) -> list[Credential]:
-    """Everything in these files that looks like a credential, file by file. Files of any size are read in blocks."""
+    """Return everything in these files that looks like a credential, file by file. Files are read in blocks."""
     credentials = []
     for name, path in sorted(sources.items()):
         with open_regular(path) as file:

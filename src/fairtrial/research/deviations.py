@@ -1,4 +1,7 @@
-"""Where a study was not done as it was registered. Every deviation is listed; none is judged."""
+"""Deviations of a study from its registration. All deviations are listed, without judging them.
+
+Bundles record the texts of deviations, and verification compares them literally: do not reword them.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from fairtrial.core.formatting import counted, shown_moment
 from fairtrial.research.registration import Registration
 
 FIXED = "fixed"
-"""The stopping rule that can be checked: all registered runs, and no comparison before they are there."""
+"""The stopping rule that can be checked: no comparison before all registered runs are done."""
 SHOWN = 3
 SCRUBBED = ("~", ".", "runs")
-"""What stands in a bundle for the folders of home, project and store."""
+"""Replacements in a bundle for the paths of home, project and store."""
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """One way in which what was done is not what was registered, and the runs that it is about."""
+    """One deviation from the registration, and the runs that it concerns."""
 
     kind: str
     text: str
@@ -30,7 +33,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run of the registered study, as it was recorded. `left_out` says why the analysis has no number of it."""
+    """A run of the registered study, as recorded. `left_out` is the reason why the analysis does not use it."""
 
     run: str
     variant: str
@@ -48,9 +51,9 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """How a study went, by its runs. `runs` are first attempts; `repeated` are further ones of the same cells.
+    """The recorded runs of a study. `runs` are first attempts; `repeated` are further attempts at the same cells.
 
-    `amended_by`: the hash of the plan that took the place of this one.
+    `amended_by`: the hash of the plan that replaced this one.
     """
 
     runs: Sequence[RecordedRun]
@@ -61,10 +64,10 @@ class StudyRecord:
 
 @dataclass(frozen=True)
 class LocalEvidence:
-    """What only the author's machine knows of how a study went, beside its runs.
+    """Facts about a study that only the author's machine has, in addition to its runs.
 
-    `replaced` runs lie in the archive, `removed` ones were deleted by command. `changed_files` says what differs
-    between two commits, or None.
+    `replaced` runs are in the archive; `removed` runs were deleted with a command. `changed_files` returns the files
+    that differ between two commits, or None if that is unknown.
     """
 
     replaced: Sequence[str] = ()
@@ -73,7 +76,7 @@ class LocalEvidence:
 
 
 def find_deviations(registration: Registration, study_record: StudyRecord) -> list[Deviation]:
-    """What the runs of a study were not, that they were registered to be."""
+    """Return the deviations that the runs of a study show."""
     study = registration.plan["study"]
     arms = study["arms"]
     seeds = set(registration.seeds)
@@ -99,7 +102,7 @@ def find_deviations(registration: Registration, study_record: StudyRecord) -> li
 def find_local_deviations(
     registration: Registration, runs: Sequence[RecordedRun], local_evidence: LocalEvidence
 ) -> list[Deviation]:
-    """Deviations that the runs alone do not show."""
+    """Return the deviations that the runs alone do not show."""
     arms, seeds = registration.plan["study"]["arms"], set(registration.seeds)
     planned = [run for run in runs if run.variant in arms and run.seed in seeds]
     return [
@@ -110,7 +113,7 @@ def find_local_deviations(
 
 
 def unchecked(registration: Registration) -> list[str]:
-    """What was registered and no program can hold against what was done."""
+    """Return the parts of the registration that no program can check."""
     messages = []
     rule = registration.plan["stopping_rule"]
     if rule != FIXED:
@@ -185,9 +188,9 @@ def _options(arms: Mapping[str, Any], runs: Sequence[RecordedRun]) -> Iterator[D
 
 
 def _is_scrubbed(before: Any, now: Any) -> bool:
-    """Whether a path reads otherwise only because a bundle does not tell where its author's folders lie.
+    """Whether a path differs only because the bundle replaces the author's folders.
 
-    A registration is signed, so nothing in it can be left out.
+    A registration is signed, so its paths cannot be replaced.
     """
     if not isinstance(before, str) or not isinstance(now, str) or not before.startswith("/"):
         return False
@@ -206,7 +209,7 @@ def _data(arms: Mapping[str, Any], runs: Sequence[RecordedRun]) -> Iterator[Devi
 
 
 def _recipe_file(sha256: str | None, runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
-    """The file of a recipe may lie outside of what git knows."""
+    """Compare the hash of the recipe's file, which may be outside the git repository."""
     for now, made in _grouped(runs, lambda run: run.recipe_file).items():
         if now != sha256:
             message = f"the file of the recipe {_short(sha256)} → {_short(now)} ({_of(made, runs)})"
@@ -261,7 +264,7 @@ def _early(registration: Registration, runs: Sequence[RecordedRun]) -> Iterator[
 def _stopped_to_look(
     registration: Registration, runs: Sequence[RecordedRun], interim_looks: Iterable[Mapping[str, Any]]
 ) -> Iterator[Deviation]:
-    """A comparison before all registered runs were there. One that had ended without a number was there."""
+    """Find a comparison before all registered runs had ended. A run that ended without a value counts as ended."""
     wanted = {str(seed) for seed in registration.seeds}
     arms = registration.plan["study"]["arms"]
     for look in interim_looks:

@@ -1,6 +1,6 @@
-"""Checks Ed25519 signatures (RFC 8032) with nothing but Python, so that a checker needs no further package.
+"""Verification of Ed25519 signatures (RFC 8032) in pure Python, so that verifying needs no further package.
 
-Everything here is public, so it need not run in constant time. Signing, which handles a secret, is not done here.
+All inputs are public, so it need not run in constant time. Signing, which needs a secret, is not implemented here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ D = -121665 * pow(121666, -1, P) % P
 ROOT_OF_MINUS_ONE = pow(2, (P - 1) // 4, P)
 
 Point = tuple[int, int, int, int]
-"""X, Y, Z and T with x = X/Z, y = Y/Z and xy = T/Z."""
+"""Extended coordinates X, Y, Z and T with x = X/Z, y = Y/Z and xy = T/Z."""
 
 
 def _add(a: Point, b: Point) -> Point:
@@ -32,7 +32,7 @@ def _double(a: Point) -> Point:
 
 
 def _sum_of_products(first: int, a: Point, second: int, b: Point) -> Point:
-    """first·a + second·b, bit by bit for both at once."""
+    """Return first·a + second·b, processing the bits of both factors together."""
     both = _add(a, b)
     total: Point = (0, 1, 1, 0)
     for bit in range(max(first.bit_length(), second.bit_length()) - 1, -1, -1):
@@ -44,7 +44,7 @@ def _sum_of_products(first: int, a: Point, second: int, b: Point) -> Point:
 
 
 def _decode(encoded: bytes) -> Point | None:
-    """The point that 32 bytes stand for, if they stand for one."""
+    """Decode 32 bytes to a point; return None if they do not encode one."""
     number = int.from_bytes(encoded, "little")
     y, sign = number & ((1 << 255) - 1), number >> 255
     if y >= P:
@@ -60,7 +60,7 @@ def _decode(encoded: bytes) -> Point | None:
 
 
 def _has_small_order(point: Point) -> bool:
-    """Whether eight times the point is neutral. A key of small order would let one signature fit many messages."""
+    """Whether eight times the point is the identity. With such a key one signature would fit many messages."""
     eightfold = _double(_double(_double(point)))
     return eightfold[0] % P == 0 and (eightfold[1] - eightfold[2]) % P == 0
 
@@ -70,9 +70,9 @@ _BASE = _decode((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
 
 @lru_cache(maxsize=1024)
 def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether the owner of this public key has signed the message.
+    """Whether the signature of the message is valid for this public key.
 
-    As strict as libsodium: points of small order, other spellings of a point or a number are refused.
+    As strict as libsodium: it rejects points of small order and non-canonical encodings.
     """
     if len(public_key) != 32 or len(signature) != 64:
         return False

@@ -1,4 +1,4 @@
-"""The key that a person signs with: made on first use, readable by nobody else."""
+"""The user's signing key: created on first use, readable only by the user."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 Trust = str | Collection[str] | None
-"""Public keys as a person gives them: digits or files, one or several, or none."""
+"""Public keys as given by the user: hexadecimal digits or files, one or several, or none."""
 _HEX_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Signs in a person's name. `public` is the public key in hexadecimal digits."""
+    """Signs with the user's key. `public` is the public key in hexadecimal digits."""
 
     public: str
     private: Ed25519PrivateKey
@@ -37,7 +37,7 @@ class Signer:
 
 
 def load_signer(path: Path | None = None) -> Signer:
-    """The person's signer; the key is made where there is none yet, and refused where others can read it."""
+    """Return the user's signer. Create the key if it does not exist; refuse it if others can read it."""
     require_packages("signing", ["cryptography"], "research")
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -45,8 +45,8 @@ def load_signer(path: Path | None = None) -> Signer:
     path = path or signing_key()
     if path == public_key(path):
         raise UserError(
-            f"{path} is a name for a public key",
-            hint="Name the private one with $FAIRTRIAL_KEY; it is made if missing.",
+            f"{path} has the name of a public key file",
+            hint="Set $FAIRTRIAL_KEY to the path of the private key; it is created if missing.",
         )
     if not path.exists() and not path.is_symlink():
         _make_key(path)
@@ -56,7 +56,9 @@ def load_signer(path: Path | None = None) -> Signer:
     except (ValueError, TypeError):
         private = None
     if not isinstance(private, Ed25519PrivateKey):
-        raise UserError(f"{path} is no Ed25519 key", hint="Name another with $FAIRTRIAL_KEY; it is made if missing.")
+        raise UserError(
+            f"{path} is not an Ed25519 key", hint="Set $FAIRTRIAL_KEY to another path; the key is created if missing."
+        )
     return Signer(private.public_key().public_bytes_raw().hex(), private)
 
 
@@ -72,23 +74,23 @@ def _make_key(path: Path) -> None:
     unfinished = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         create(unfinished, content, mode=0o600)
-        sync_path(unfinished)  # half a key would be refused ever after
+        sync_path(unfinished)  # a partial key after a crash would be refused forever
         if not _put_in_place(unfinished, path):
             return
     finally:
         unfinished.unlink(missing_ok=True)
-    public_key(path).unlink(missing_ok=True)  # of a key that is gone, or a link that somebody else has put there
+    public_key(path).unlink(missing_ok=True)  # it may belong to a lost key, or be a link planted by someone else
     create(public_key(path), f"{private.public_key().public_bytes_raw().hex()}\n".encode())
-    sync_path(path.parent)  # a signature by a key that is lost could never be made again
+    sync_path(path.parent)  # a key that a crash loses could never sign again
 
 
 def _put_in_place(unfinished: Path, path: Path) -> bool:
-    """Give a new key its name, unless another process was quicker: a key is never replaced."""
+    """Move a new key into place unless another process was faster. An existing key is never replaced."""
     try:
         os.link(unfinished, path)
     except FileExistsError:
         return False
-    except OSError:  # no hard links here
+    except OSError:  # the file system has no hard links
         if path.exists():
             return False
         unfinished.rename(path)
@@ -96,25 +98,25 @@ def _put_in_place(unfinished: Path, path: Path) -> bool:
 
 
 def read_trusted(given: Trust) -> frozenset[str] | None:
-    """The public keys that a person trusts; None where none was named, which is not the same as none at all."""
+    """Return the public keys that the user trusts. None means that the option was not given, unlike an empty set."""
     if given is None or (not isinstance(given, str) and not given):
         return None
     return frozenset(map(_read_public, [given] if isinstance(given, str) else given))
 
 
 def _read_public(given: str) -> str:
-    """A public key as a person gives it: its 64 digits, or a file that holds them."""
+    """Parse a public key, given as 64 hexadecimal digits or as a file that contains them."""
     text = (_text_of(given) or given).strip().lower()
     if not _HEX_KEY.fullmatch(text):
         raise UserError(
-            f"'{given}' is no public key", hint="Give its 64 hexadecimal digits, or the .pub file beside the key."
+            f"'{given}' is not a public key", hint="Pass its 64 hexadecimal digits, or the .pub file next to the key."
         )
     return text
 
 
 def _text_of(given: str) -> str | None:
-    """What a file holds, if a person named one."""
-    with suppress(OSError, RuntimeError, ValueError):  # no home of such a user, a name that no file can have
+    """Return the content of the file, or None if the word does not name a file."""
+    with suppress(OSError, RuntimeError, ValueError):  # unknown user in ~user, or an invalid file name
         path = Path(given).expanduser()
         return read_file(path).decode(errors="replace") if path.exists() else None
     return None

@@ -1,7 +1,7 @@
-"""`ledger.jsonl`: a line for every registration, amendment and anchor. Lines are only ever added.
+"""`ledger.jsonl`: an append-only hash chain with a line for every registration, amendment and anchor.
 
-Each line holds the hash of the one before and is signed, so that a line that was changed, dropped or moved is found.
-Lines that were cut off at the end, together with their registrations, leave no trace here: that takes an anchor.
+Each line contains the hash of the previous line and is signed, so changed, removed or moved lines are detected.
+Removing lines at the end together with their registrations leaves no trace here; only an anchor detects that.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KEYS = {"about", "entry", "kind", "previous", "registration", "signature", "sign
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One line. `about` has what the kind of it needs: what is amended, or where the anchor lies."""
+    """One line of the ledger. `about` has the fields of its kind: what is amended, or where the anchor is."""
 
     number: int
     kind: str
@@ -52,7 +52,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The entries that can be read, what is wrong with the chain, and the hash of its last line."""
+    """The readable entries, the problems of the chain, and the hash of its last line."""
 
     entries: tuple[LedgerEntry, ...] = ()
     problems: tuple[str, ...] = ()
@@ -68,18 +68,18 @@ class Ledger:
         return [each for each in self.entries if each.kind == ANCHORED and each.registration == sha256]
 
     def valid_for(self, study: str) -> list[str]:
-        """The registrations about a study that none has amended."""
+        """Return the registrations of a study that no other registration amends."""
         amended = {entry.about.get("amends") for entry in self.plans()}
         own = [entry.registration for entry in self.plans() if entry.about.get("study") == study]
         return [sha256 for sha256 in own if sha256 not in amended]
 
     def amendment_of(self, sha256: str) -> LedgerEntry | None:
-        """The newest entry that takes the place of a registration."""
+        """Return the newest entry that replaces a registration."""
         return next((each for each in reversed(self.plans()) if each.about.get("amends") == sha256), None)
 
 
 def read_ledger(paths: RegistrationPaths) -> Ledger:
-    """The whole chain, checked line by line."""
+    """Read the ledger and check the chain line by line."""
     try:
         return parse_ledger(read_file(paths.ledger))
     except FileNotFoundError:
@@ -88,13 +88,13 @@ def read_ledger(paths: RegistrationPaths) -> Ledger:
 
 def parse_ledger(content: bytes) -> Ledger:
     lines = content.split(b"\n")
-    problems = [] if lines.pop() == b"" else ["the ledger ends in half a line"]
+    problems = [] if lines.pop() == b"" else ["the ledger ends with an incomplete line"]
     entries: list[LedgerEntry] = []
     head = NOTHING_BEFORE
     for number, line in enumerate(lines, 1):
         row = _row(line)
         if row is None:
-            problems.append(f"entry {number} of the ledger is not spelled as it was written")
+            problems.append(f"entry {number} of the ledger is not in its original form")
         else:
             entries.append(_entry(row))
             problems += _problems(row, number, head)
@@ -122,13 +122,13 @@ def _entry(row: Mapping[str, Any]) -> LedgerEntry:
 
 def _problems(row: Mapping[str, Any], number: int, head: str) -> Iterator[str]:
     if row["entry"] != number or row["previous"] != head:
-        yield f"entry {number} of the ledger does not follow from the one before: a line was changed, dropped or moved"
+        yield f"entry {number} of the ledger breaks the hash chain: a line was changed, removed or moved"
     try:
         signed = is_signed(bytes.fromhex(row["signer"]), _signed_part(row), bytes.fromhex(row["signature"]))
     except ValueError:
         signed = False
     if not signed or row["signature"] != row["signature"].lower() or row["signer"] != row["signer"].lower():
-        yield f"entry {number} of the ledger was changed: its signature does not fit"
+        yield f"entry {number} of the ledger was changed: its signature does not match"
 
 
 def _signed_part(row: Mapping[str, Any]) -> bytes:
@@ -137,7 +137,7 @@ def _signed_part(row: Mapping[str, Any]) -> bytes:
 
 @contextmanager
 def held(paths: RegistrationPaths) -> Iterator[None]:
-    """Only one process at a time adds to a ledger."""
+    """Lock the ledger, so that only one process at a time appends to it."""
     make_folder(paths.root)
     with os.fdopen(open_to_append(paths.ledger), "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -146,9 +146,9 @@ def held(paths: RegistrationPaths) -> Iterator[None]:
 
 
 def _drop_unfinished(paths: RegistrationPaths, ledger: IO[bytes]) -> None:
-    """Cut off a last line that a kill or a power cut left without its end or its content: nobody was told of it.
+    """Truncate an incomplete last line after a kill or a power cut. It was never reported as registered.
 
-    A line that is whole stays, whatever it says. One with zero bytes is not whole: no line was ever written with them.
+    A complete line stays, whatever its content. A line with zero bytes is incomplete: no valid line contains them.
     """
     content = read_regular(paths.ledger)
     whole = content.rfind(b"\n") + 1
@@ -161,10 +161,10 @@ def _drop_unfinished(paths: RegistrationPaths, ledger: IO[bytes]) -> None:
 def append(
     paths: RegistrationPaths, kind: str, registration: str, *, time: float, signer: Signer, about: Mapping[str, Any]
 ) -> LedgerEntry:
-    """Add a line to a ledger that is `held`; refuses where the lines before it are not intact."""
+    """Append a line to a ledger that is `held`. Raise an error if the lines before it are not intact."""
     before = read_ledger(paths)
     if before.problems:
-        raise CheckFailed(before.problems[0], hint=f"{paths.ledger} was changed; bring back what it was.")
+        raise CheckFailed(before.problems[0], hint=f"{paths.ledger} was changed. Restore the original file.")
     row: dict[str, Any] = {
         "about": dict(about), "entry": len(before.entries) + 1, "kind": kind, "previous": before.head,
         "registration": registration, "signer": signer.public, "time": time,

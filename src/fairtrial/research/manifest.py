@@ -1,4 +1,4 @@
-"""`manifest.json`: size and SHA-256 of every file of a bundle, what was left out, and what was taken out of files."""
+"""`manifest.json`: size and SHA-256 of every file in a bundle, the files left out, and what was scrubbed from files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairtrial.core.untrusted import UntrustedDocument, checked, collisions, par
 
 SCHEMA = 1
 LARGEST = 1 << 30
-"""Bytes of a manifest: that of two million files has half of it."""
+"""Maximum size of a manifest in bytes, twice the size needed for two million files."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -27,7 +27,7 @@ class _FileModel(BaseModel):
 
 
 class _ManifestModel(BaseModel):
-    """The manifest of a bundle as others may have written it."""
+    """Schema of a manifest, for validating untrusted input."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
 
@@ -46,13 +46,13 @@ class _ManifestModel(BaseModel):
             if why := why_unsafe(name):
                 raise ValueError(f"the name {name!r} {why}")
         if clashing := collisions(given):
-            raise ValueError(f"the name {clashing[0]!r} and another one name the same file")
+            raise ValueError(f"the name {clashing[0]!r} and another name refer to the same file")
         return given
 
 
 @dataclass(frozen=True)
 class ExcludedFiles:
-    """Files that were left out for one reason."""
+    """Files that were left out for the same reason."""
 
     what: str
     why: str
@@ -66,9 +66,10 @@ class ExcludedFiles:
 
 @dataclass(frozen=True)
 class BundleManifest:
-    """What a bundle says about its files. The manifest itself is not among them: it hashes itself.
+    """The list of files in a bundle. The manifest is not in the list; it contains a hash of itself.
 
-    `signer` is the key that signs it, or None: so that a signature which was taken away, or made by another, is missed.
+    `signer` is the key that signs it, or None. Because it is part of the hash, removing or replacing the signature is
+    detected.
     """
 
     files: Mapping[str, tuple[int, str]]
@@ -102,12 +103,12 @@ def _rendered(document: Mapping[str, Any]) -> bytes:
 
 
 def read_manifest(content: bytes) -> tuple[BundleManifest | None, list[str]]:
-    """The manifest, and what is wrong with it. One that was changed in any character does not fit its own hash."""
+    """Return the manifest and its problems. Any changed character makes it differ from its own hash."""
     try:
         document = parse_json(content, where="it")
         schema = document.get("schema") if isinstance(document, dict) else None
         if isinstance(schema, int) and schema != SCHEMA:
-            return None, [f"was written by another Fairtrial (schema {schema}, this one knows {SCHEMA})"]
+            return None, [f"was written by another version of Fairtrial (schema {schema}; this one supports {SCHEMA})"]
         read = checked(_ManifestModel, document, where="it")
     except UntrustedDocument as error:
         return None, [f"is not the manifest of a bundle: {error.message}"]
@@ -115,13 +116,13 @@ def read_manifest(content: bytes) -> tuple[BundleManifest | None, list[str]]:
     bundle_manifest = BundleManifest(files, read.excluded, read.scrubbed, read.made_with, read.about, read.signer)
     try:
         fits = read.sha256 == bundle_manifest.sha256 and bundle_manifest.render() == content
-    except (TypeError, ValueError):  # a number beyond all numbers, half a character: nobody wrote that
+    except (TypeError, ValueError):  # infinite numbers or lone surrogates, which Fairtrial never writes
         fits = False
-    return bundle_manifest, [] if fits else ["was changed: it does not fit its own hash"]
+    return bundle_manifest, [] if fits else ["was changed: it does not match its own hash"]
 
 
 def compare_files(listed: Mapping[str, tuple[int, str]], actual: Mapping[str, tuple[int, str]]) -> list[str]:
-    """Every file that is missing, extra, renamed or changed, by name."""
+    """Return a problem for every file that is missing, added, renamed or changed."""
     missing, extra = sorted(listed.keys() - actual.keys()), sorted(actual.keys() - listed.keys())
     content = {actual[name]: name for name in extra}
     problems = []
@@ -132,7 +133,7 @@ def compare_files(listed: Mapping[str, tuple[int, str]], actual: Mapping[str, tu
             problems.append(f"{name} was renamed to {new}")
         else:
             problems.append(f"{name} is missing")
-    problems += [f"{name} was added: the manifest does not know it" for name in extra]
+    problems += [f"{name} was added: the manifest does not list it" for name in extra]
     problems += [
         f"{name} was changed: its SHA-256 is {actual[name][1][:12]}…, not {listed[name][1][:12]}…"
         for name in sorted(listed.keys() & actual.keys())

@@ -1,4 +1,4 @@
-"""A Jupyter notebook that does the analysis again and holds what it finds against what was claimed."""
+"""A Jupyter notebook that repeats the analysis and compares the result with the claims."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from pathlib import Path
 
 import fairtrial
 
-RUNS = {runs!r}  # where the runs lie, seen from this notebook
+RUNS = {runs!r}  # path of the runs, relative to this notebook
 STORE = RUNS
-if "://" not in RUNS:  # a copy is read: an analysis leaves notes in its store, and evidence must stay as it is
+if "://" not in RUNS:  # read a copy: an analysis writes to its store, and the evidence must not change
     STORE = Path(tempfile.mkdtemp()) / "runs"
     shutil.copytree(RUNS, STORE, ignore=shutil.ignore_patterns("checkpoints", ".*"))
 
 
 def same(found, claimed):
-    \"\"\"Equal but for the rounding of other numerical libraries.\"\"\"
+    \"\"\"Equal up to rounding differences between numerical libraries.\"\"\"
     if found is None or claimed is None:
         return found is None and claimed is None
     return math.isclose(found, claimed, rel_tol={tolerance!r})
@@ -52,7 +52,7 @@ QUOTED = ("verdict", "difference", "low", "high", "p_value")
 
 
 def notebook(artifact: ArtifactFile, claims: Mapping[str, Any], *, runs: str, tolerance: float) -> bytes:
-    """Version 4.5 of the format. Cells are numbered by their content, so that the same state gives the same bytes."""
+    """Return a notebook in format 4.5. Cell ids are hashes of the content, so the same state gives the same bytes."""
     cells = [_cell(kind, text, at) for at, (kind, text) in enumerate(_cells(artifact, claims, runs, tolerance))]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     document = {
@@ -65,7 +65,7 @@ def notebook(artifact: ArtifactFile, claims: Mapping[str, Any], *, runs: str, to
 
 
 def _cells(artifact: ArtifactFile, claims: Mapping[str, Any], runs: str, tolerance: float) -> Iterator[tuple[str, str]]:
-    yield "markdown", f"# {artifact.title}\n\nEvery comparison again, from the recorded series."
+    yield "markdown", f"# {artifact.title}\n\nRepeats every comparison from the recorded series."
     yield "code", SET_UP.format(runs=runs, tolerance=tolerance)
     for study, study_claims in claims["studies"].items():
         yield "markdown", f"## Study {study}"

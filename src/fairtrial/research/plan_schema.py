@@ -1,4 +1,4 @@
-"""The plan in a registration as a model: what its published JSON schema is made from, and what readers rely on."""
+"""Model of the plan in a registration, from which the published JSON schema is generated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairtrial.core.paths import check_name
 
 TEXT_ONLY = "text only"
 LAST_MOMENT = 253402300800.0
-"""The year 10000, which calendars here do not know."""
+"""The year 10000, which Python's datetime does not support."""
 
 MOST_SEEDS = 1_000_000
 
@@ -38,20 +38,20 @@ class Artifact(_Part):
     """The project that the registration belongs to."""
 
     id: str
-    sha256: Sha256 = Field(description="Of artifact.yaml.")
+    sha256: Sha256 = Field(description="SHA-256 of artifact.yaml.")
 
 
 class Code(_Part):
-    """The code of now: a run that was made with other code is a deviation."""
+    """The code at registration. A run with other code is a deviation."""
 
     git_commit: str | None
     git_dirty: bool | None
-    git_dirty_hash: str | None = Field(description="Of the uncommitted changes.")
-    versions: dict[str, str | None] = Field(description="Installed packages that can change a number.")
+    git_dirty_hash: str | None = Field(description="Hash of the uncommitted changes.")
+    versions: dict[str, str | None] = Field(description="Installed packages that can change a result.")
 
 
 class Data(_Part):
-    """A data set, known by its content."""
+    """A data set, identified by its content."""
 
     name: str
     sha256: Sha256
@@ -60,38 +60,38 @@ class Data(_Part):
 class Arm(_Part):
     """A variant of the study."""
 
-    declared: dict[str, Any] = Field(description="What the study says about it.")
-    options: dict[str, Any] = Field(description="Every option, resolved.")
-    identity: dict[str, Any] = Field(description="The options that can change a number.")
+    declared: dict[str, Any] = Field(description="Options as declared in the study.")
+    options: dict[str, Any] = Field(description="All options, with defaults filled in.")
+    identity: dict[str, Any] = Field(description="The options that can change a result.")
     data: Data | None
 
 
 class RegisteredStudy(_Part):
-    """The study: its arms in order."""
+    """The study, with its arms in order."""
 
     name: Name
     recipe: str
-    recipe_sha256: Sha256 | None = Field(description="Of the recipe's file, where it is the user's.")
+    recipe_sha256: Sha256 | None = Field(description="SHA-256 of the recipe's file, if it is the user's own.")
     arms: dict[Name, Arm]
 
 
 class Seeds(_Part):
-    """The seeds, or how many follow from the hash of this plan."""
+    """The seeds, or the number of seeds to derive from the hash of this plan."""
 
     count: int = Field(ge=1, le=MOST_SEEDS)
     derived: bool
-    given: int | list[int] = Field(description="What the study or the command says.")
-    listed: list[int] | None = Field(description="Null where they are derived.")
+    given: int | list[int] = Field(description="Seeds as given in the study or the command.")
+    listed: list[int] | None = Field(description="The seeds; null if they are derived.")
 
     @model_validator(mode="after")
     def _fit_together(self) -> Seeds:
         if self.derived != (self.listed is None) or len(self.listed or ()) not in (0, self.count):
-            raise ValueError("seeds are listed or derived")
+            raise ValueError("seeds must be either listed or derived")
         return self
 
 
 class RegisteredSummary(_Part):
-    """How a series becomes one number per run."""
+    """How a series is summarized as one number per run."""
 
     type: str
     window: tuple[float, float] | None = Field(strict=False)
@@ -102,11 +102,11 @@ class RegisteredSummary(_Part):
 
 
 class RegisteredAnalysis(_Part):
-    """Every choice that the analysis has."""
+    """All choices of the analysis."""
 
     control: str
     candidates: list[str]
-    metrics: list[str] = Field(description="The verdict is about the first.", min_length=1)
+    metrics: list[str] = Field(description="Metrics; the verdict is about the first.", min_length=1)
     direction: Direction
     summary: RegisteredSummary
     method: str
@@ -116,23 +116,23 @@ class RegisteredAnalysis(_Part):
     sesoi: float | None
     unpaired: bool
     family: str | None
-    seed: int = Field(description="Of resampling.", ge=0)
+    seed: int = Field(description="Random seed for resampling.", ge=0)
     adjust: str | None = Field(
         default=None,
         min_length=1,
-        description="Covariate that the difference is adjusted for; left out where there is none.",
+        description="Covariate that the difference is adjusted for; absent if there is none.",
     )
 
 
 class LateRun(_Part):
-    """A run that was there already."""
+    """A run that existed before the registration."""
 
     run: str
     began: Moment
 
 
 class PlanModel(_Part):
-    """What was fixed, by whom and when. Its canonical JSON is what is hashed."""
+    """What was registered, by whom and when. The hash is computed from its canonical JSON."""
 
     basis: Literal["study", "command", "text only"]
     command: str | None
@@ -142,30 +142,32 @@ class PlanModel(_Part):
     study: RegisteredStudy | None
     seeds: Seeds | None
     analysis: RegisteredAnalysis | None
-    stopping_rule: str = Field(description="fixed: all registered runs, and no comparison before; else words.")
+    stopping_rule: str = Field(
+        description="fixed: no comparison before all registered runs are done; else a rule as text."
+    )
     exclusions: list[str] = Field(description="Conditions under which a run is left out.")
     code: Code
-    late: list[LateRun] = Field(description="Runs that had begun already; empty where it was registered in time.")
-    amends: Sha256 | None = Field(description="The registration that this one takes the place of.")
-    signer: Sha256 = Field(description="Public key (Ed25519).")
+    late: list[LateRun] = Field(description="Runs that had already begun; empty if it was registered in time.")
+    amends: Sha256 | None = Field(description="Hash of the registration that this one replaces.")
+    signer: Sha256 = Field(description="Public key of the signer (Ed25519).")
     time: Moment
 
     @model_validator(mode="after")
     def _is_whole(self) -> PlanModel:
         absent = {part is None for part in (self.study, self.seeds, self.analysis)}
         if absent != {self.basis == TEXT_ONLY}:
-            raise ValueError("a plan has a study, seeds and an analysis, or is text only")
+            raise ValueError("a plan must have a study, seeds and an analysis, or be text only")
         return self
 
 
 class RegistrationModel(_Part):
-    """The file of a registration."""
+    """The content of a registration file."""
 
     fairtrial: Literal["registration"]
     schema_: Literal[1] = Field(alias="schema")
     plan: PlanModel
-    sha256: Sha256 = Field(description="Of the canonical JSON of the plan: keys sorted, no spaces, UTF-8.")
+    sha256: Sha256 = Field(description="SHA-256 of the canonical JSON of the plan: sorted keys, no spaces, UTF-8.")
     signature: str = Field(
         pattern="^[0-9a-f]{128}$",
-        description="Ed25519, over the lines 'fairtrial registration 1' and the hash, each with its line end.",
+        description="Ed25519 signature of the lines 'fairtrial registration 1' and the hash, each with its newline.",
     )

@@ -1,4 +1,4 @@
-"""Which registration of a project is about a study."""
+"""Find the registration of a study in a project."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fairtrial.research.registration import Registration, read_registration
 
 
 def find_registration(study: str, start: Path | None = None) -> Registration | None:
-    """The registration of a study in the project around a folder: the newest amendment, if it was amended."""
+    """Return the registration of a study in the project that contains a folder; if amended, the newest amendment."""
     artifact = find_artifact(start)
     folder = ProjectPaths(artifact.parent).registrations if artifact else None
     if folder is None or not folder.ledger.exists():
         return None
-    if study.encode() not in read_regular(folder.ledger):  # signatures take time, and most studies are in no ledger
+    if study.encode() not in read_regular(folder.ledger):  # checking signatures is slow; most studies are unregistered
         return None
     ledger = read_ledger(folder)
     valid = ledger.valid_for(study)
     if valid and ledger.problems:
-        raise CheckFailed(ledger.problems[0], hint=f"{folder.ledger} was changed; bring back what it was.")
+        raise CheckFailed(ledger.problems[0], hint=f"{folder.ledger} was changed. Restore the original file.")
     if len(valid) > 1:
         names = ", ".join(sha256[:12] for sha256 in valid)
         raise UserError(

@@ -1,4 +1,4 @@
-"""Writes a registration down, once and for all."""
+"""Write a registration, which is never changed afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fairtrial.research.registration import Registration, parse, plan_hash, sign
 
 @dataclass(frozen=True)
 class Registered:
-    """A new registration, its place in the ledger, and what its anchor proves."""
+    """A new registration, its entry number in the ledger, and what its anchor proves."""
 
     registration: Registration
     entry: int
@@ -45,7 +45,7 @@ class Registered:
 
 
 def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, anchor: str | None) -> Registered:
-    """Sign a plan, give it a file of its own and a line in the ledger. `plan` lacks only its signer and its time."""
+    """Sign a plan and write it to its own file and to the ledger. `plan` lacks only its signer and its time."""
     folder = project.registrations
     if anchor == GIT_TAG:
         check_can_tag(project.root)
@@ -57,7 +57,7 @@ def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, 
         sha256 = plan_hash(whole)
         path = folder.registration(sha256)
         content = spell(whole, sha256, signer.sign(signed_text(sha256)))
-        registration = parse(content, path)  # what nobody could read must not be listed
+        registration = parse(content, path)  # an unreadable registration must not get into the ledger
         _write_once(path, content)
         kind = ledger.AMENDED if amends else ledger.REGISTERED
         about = {
@@ -70,23 +70,25 @@ def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, 
 
 
 def _check_place(known: ledger.Ledger, amends: str | None, study: str | None) -> None:
-    """A study has one plan at a time, and an amendment is about the study of what it amends."""
+    """Check that the study has no other plan, and that an amendment is about the same study."""
     if amends is not None:
         before = known.entry_of(amends)
         if not before:
-            raise UserError(f"the ledger lists no registration {amends}", hint="Give the whole hash of one it lists.")
+            raise UserError(
+                f"the ledger lists no registration {amends}", hint="Pass the full hash of a listed registration."
+            )
         planned = before[0].about.get("study")
         if planned is not None and planned != study:
             now = f"study '{study}'" if study else "no study"
             raise UserError(
-                f"{amends[:12]} is about study '{planned}', its amendment about {now}",
-                hint="Register it on its own, without --amends.",
+                f"{amends[:12]} is about study '{planned}', but its amendment is about {now}",
+                hint="Register it separately, without --amends.",
             )
     others = [sha256 for sha256 in known.valid_for(study) if sha256 != amends] if study else []
     if others:
         raise UserError(
-            f"study '{study}' is registered already, as {others[0]}",
-            hint="Change that plan with --amends and its hash, or give the study another name.",
+            f"study '{study}' is already registered as {others[0]}",
+            hint="Amend that plan with --amends and its hash, or rename the study.",
         )
 
 
@@ -95,7 +97,7 @@ def _write_once(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    sync_path(path.parent)  # before the ledger lists it; with it the name of the ledger
+    sync_path(path.parent)  # make the file durable before the ledger lists it; also syncs the name of the ledger
 
 
 def _anchor(project: ProjectPaths, sha256: str, how: str, signer: Signer) -> dict[str, str]:

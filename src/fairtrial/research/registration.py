@@ -1,6 +1,6 @@
-"""A registration: the full plan of a study, its hash, and who signed it. One file, named by the hash.
+"""A registration: the full plan of a study, its hash, and its signature, in one file named after the hash.
 
-The file is spelled in one way only, so that any byte that is changed in it is found.
+The file has a canonical form, so that any changed byte is detected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Plan = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Registration:
-    """A registration as it stands in its file. Whether it is intact is for `verify_registration` to say."""
+    """A registration as read from its file. `verify_registration` checks whether it is intact."""
 
     path: Path
     plan: Plan
@@ -35,7 +35,7 @@ class Registration:
 
     @property
     def name(self) -> str:
-        """Enough of the hash for people to tell registrations apart."""
+        """A prefix of the hash, long enough to distinguish registrations."""
         return self.sha256[:12]
 
     @property
@@ -48,7 +48,7 @@ class Registration:
 
     @property
     def late(self) -> list[Mapping[str, Any]]:
-        """The runs that were there already when this was registered."""
+        """The runs that already existed when this was registered."""
         return list(self.plan["late"])
 
     @property
@@ -61,7 +61,7 @@ class Registration:
 
     @property
     def seeds(self) -> list[int]:
-        """The registered seeds; derived ones follow from the hash."""
+        """The registered seeds, listed or derived from the hash."""
         planned = self.plan["seeds"]
         if planned is None:
             return []
@@ -72,7 +72,7 @@ class Registration:
 
 
 def signed_text(sha256: str) -> bytes:
-    """What is signed: the hash, and what it is the hash of."""
+    """Return the bytes to sign: the hash, prefixed with the type of the document."""
     return f"fairtrial registration {REGISTRATION_SCHEMA}\n{sha256}\n".encode()
 
 
@@ -81,7 +81,7 @@ def plan_hash(plan: Plan) -> str:
 
 
 def spell(plan: Plan, sha256: str, signature: str) -> bytes:
-    """The one way to write a registration down."""
+    """Return the canonical bytes of a registration."""
     document = {
         "fairtrial": KIND,
         "schema": REGISTRATION_SCHEMA,
@@ -93,27 +93,27 @@ def spell(plan: Plan, sha256: str, signature: str) -> bytes:
 
 
 class NotARegistration(UserError):
-    """The bytes are none, or are not spelled as they were written."""
+    """The bytes are not a registration, or not in canonical form."""
 
 
 def parse(content: bytes, path: Path) -> Registration:
-    """The registration that these bytes spell, or one sentence on why they spell none."""
+    """Parse a registration, or raise `NotARegistration` with the reason."""
     document = _document(content, path)
     try:
         RegistrationModel.model_validate(document)
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"])) or "its parts"
-        raise NotARegistration(f"{path.name} is damaged or of another version: {place} is not as expected") from None
+        raise NotARegistration(f"{path.name} is damaged or from another version: {place} is invalid") from None
     registration = Registration(path, document["plan"], document["sha256"], document["signature"])
     if not _is_spelled(registration, content):
-        raise NotARegistration(f"{path.name} was changed: it is not spelled as it was written")
+        raise NotARegistration(f"{path.name} was changed: it is not in its original form")
     return registration
 
 
 def _is_spelled(registration: Registration, content: bytes) -> bool:
     try:
         return spell(registration.plan, registration.sha256, registration.signature) == content
-    except ValueError:  # a number beyond all numbers, half a character: nobody wrote that
+    except ValueError:  # infinite numbers or lone surrogates, which Fairtrial never writes
         return False
 
 
@@ -122,7 +122,7 @@ def _document(content: bytes, path: Path) -> dict[str, Any]:
         document = json.loads(content.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):
         cut = content.startswith(b'{\n  "fairtrial"') and not content.endswith(b"}\n")
-        why = "is cut off: its end is missing" if cut else "is not a registration: it cannot be read as JSON"
+        why = "is truncated: its end is missing" if cut else "is not a registration: it is not valid JSON"
         raise NotARegistration(f"{path.name} {why}") from None
     if not isinstance(document, dict) or document.get("fairtrial") != KIND:
         raise NotARegistration(f"{path.name} is not a registration")
@@ -134,10 +134,10 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def read_registration(path: Path) -> Registration:
-    """An intact registration, for those who are to act on it; who signed it is not asked here."""
+    """Read a registration and check its hash. The signature is not checked here."""
     registration = parse(read_bytes(path), path)
     if plan_hash(registration.plan) != registration.sha256:
-        raise CheckFailed(f"{path.name} was changed: its content has another hash than it states")
+        raise CheckFailed(f"{path.name} was changed: its content does not match its hash")
     return registration
 
 
@@ -145,4 +145,4 @@ def read_bytes(path: Path) -> bytes:
     try:
         return read_file(path)
     except FileNotFoundError:
-        raise UserError(f"no registration {path}", hint="They are listed in registrations/ledger.jsonl.") from None
+        raise UserError(f"registration not found: {path}", hint="See registrations/ledger.jsonl.") from None

@@ -1,7 +1,6 @@
-"""What a bundle must not tell by accident: the name of the machine, of its user, and where things lie on it.
+"""Remove host names, user names and local paths from the files of a bundle.
 
-Series of metrics are never touched. The author's own words, in artifact.yaml and in files that were added, are not
-either: what they say was meant to be said.
+Metric series are never changed. Neither are texts that the author wrote deliberately: artifact.yaml and added files.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from fairtrial.core.run_metadata import RunMetadata
 
 RULES = (
     "environment.hostname and environment.executable of runs are null",
-    "environment.command_line of runs has files outside of the project by their names alone",
+    "environment.command_line of runs has only the names of files outside the project",
     "telemetry.endpoint of runs is left out",
-    "the folder of the store reads runs, that of the project ., the home folder ~",
-    "the name of the machine reads HOST, unless it is also that of a study, variant or recipe",
-    "registrations, which are signed, and files that a person wrote or added are as they were",
+    "the path of the store is replaced by runs, that of the project by ., the home folder by ~",
+    "the host name is replaced by HOST, unless it is also the name of a study, variant or recipe",
+    "registrations, which are signed, and files that the user wrote or added are unchanged",
 )
 _ABSOLUTE = re.compile(rb'"((?:/[\w.+@=-]+){2,}/?)"')
 _FOLDERS = re.compile(r"(?:(?<=file://)|(?<![\w.~/:*?$}-]))/(?:[^/\s,;=:'\"]+/)*(?=[^/\s])")
-"""The folders of an absolute path, wherever in a word it begins; not those of an address such as s3://bucket/a."""
+"""Matches the folders of an absolute path anywhere in a word, but not those of a URL such as s3://bucket/a."""
 _TELLING = 4
-"""Shorter names of machines occur in any text by chance."""
+"""Minimum length of a host name to replace. Shorter names occur in any text by chance."""
 
 
 @dataclass(frozen=True)
 class Scrubber:
-    """Replaces what tells where a bundle was made."""
+    """Replaces paths and host names of the machine on which a bundle is made."""
 
     patterns: tuple[tuple[re.Pattern[bytes], bytes], ...]
 
@@ -57,7 +56,7 @@ class Scrubber:
         return content
 
     def metadata(self, metadata: RunMetadata) -> bytes:
-        """metadata.json of a run as it is published."""
+        """Return the metadata.json of a run as published."""
         environment = metadata.environment
         left_out = {key: None for key in ("hostname", "executable") if key in environment}
         environment = environment.replace(**left_out)
@@ -69,11 +68,11 @@ class Scrubber:
         return self.text(orjson.dumps(metadata, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
     def command_line(self, words: Iterable[str]) -> list[str]:
-        """A command line as it is published: files outside of the project by their names alone."""
+        """Return a command line as published, with only the names of files outside the project."""
         scrubbed = (self.text(word.encode(errors="surrogatepass")).decode(errors="replace") for word in words)
         return [_FOLDERS.sub("", word) for word in scrubbed]
 
 
 def absolute_paths(content: bytes) -> set[str]:
-    """Paths that are still told: the author is shown them, since only a person knows whether they matter."""
+    """Return the absolute paths that remain, so that the author can decide whether they are sensitive."""
     return {path.decode(errors="replace") for path in _ABSOLUTE.findall(content)}

@@ -1,4 +1,4 @@
-"""Seeds that follow from a registration, so that nobody can pick them."""
+"""Seeds derived from the hash of a registration, so that nobody can choose them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import hmac
 from itertools import count as numbers
 
 SEEDS = "seeds"
-"""The stream of a study's own seeds."""
+"""Stream of the seeds of a study."""
 CONFIRMATION = "confirmation"
-"""The stream of the seeds that a winner is confirmed on."""
+"""Stream of the seeds on which a winner is confirmed."""
 LIMIT = 2**31
-"""Foreign programs, NumPy's older generators among them, take no larger ones."""
+"""Other programs, such as NumPy's legacy generators, do not accept larger seeds."""
 
 
 def derive_seeds(sha256: str, stream: str, count: int) -> list[int]:
-    """The first `count` distinct numbers of HMAC-SHA256, keyed by the registration's hash, over stream and index."""
+    """Return the first `count` distinct numbers from HMAC-SHA256 over stream and index, keyed by the hash."""
     seeds: dict[int, None] = {}
     for index in numbers():
         if len(seeds) == count:

@@ -1,4 +1,4 @@
-"""A bundle's signature: over the hash of its manifest, and so over every file. In a file of its own beside it."""
+"""The signature of a bundle, in a file next to the manifest. It signs the manifest's hash and thereby every file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sign_manifest(sha256: str, signer: Signer) -> bytes:
 
 
 def signer_of(content: bytes, sha256: str) -> str | None:
-    """The key that signed a manifest with this hash; None where the signature does not fit or was changed."""
+    """Return the key that signed a manifest with this hash; None if the signature is invalid or was changed."""
     try:
         document = json.loads(content)
         parts = {name: str(document[name]) for name in _HEX}

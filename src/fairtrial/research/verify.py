@@ -1,7 +1,7 @@
-"""Is a registration what it says? Hash, signature, its place in the ledger, anchors, and the order of plan and runs.
+"""Verification of a registration: hash, signature, entry in the ledger, anchors, and the order of plan and runs.
 
-The sentences never claim more than was checked: an order by dates that the author wrote is an order by the author's
-clock, and a signature by a key that nobody vouched for is one by an unknown signer.
+The messages never claim more than was checked: dates written by the author only prove an order by the author's clock,
+and a signature with a key that the user did not name as trusted is by an unknown signer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BY_THE_CLOCK = "by the author's clock"
 
 @dataclass(frozen=True)
 class VerificationCheck:
-    """One thing that was looked at. `ok` is None where it could not be, which is no mismatch."""
+    """The result of one check. `ok` is None if it could not be checked, which is not a mismatch."""
 
     name: str
     ok: bool | None
@@ -43,14 +43,14 @@ class VerificationCheck:
 
 @dataclass(frozen=True)
 class RunStart:
-    """A run of the registered study, and when it began."""
+    """A run of the registered study, and its start time."""
 
     run: str
     at: float
 
 
 class VerificationSummary:
-    """What several checks come to, in a few words that never say more than was checked."""
+    """The overall result of several checks, which never claims more than was checked."""
 
     checks: Sequence[VerificationCheck]
     trusted: bool
@@ -72,7 +72,7 @@ class VerificationSummary:
 
 @dataclass(frozen=True)
 class Checked(VerificationSummary):
-    """What came of the checks of a registration, which is None where the file holds none."""
+    """The result of checking a registration. `registration` is None if the file does not contain one."""
 
     path: Path
     checks: Sequence[VerificationCheck]
@@ -101,10 +101,10 @@ class Checked(VerificationSummary):
 def verify_registration(
     path: Path, *, trust: Trust = None, runs: Sequence[RunStart] = (), published: Path | None = None
 ) -> Checked:
-    """Check a registration and the ledger beside it. What does not fit is in the checks; nothing is raised for it.
+    """Check a registration and the ledger next to it. Mismatches are reported in the checks, not raised.
 
-    `trust`: the public keys, one of which it and every line of its ledger must be signed with. `runs`: those of its
-    study count for the order. `published`: a copy of its anchor that was kept elsewhere.
+    `trust`: public keys; the registration and every line of its ledger must be signed with one of them. `runs`: those
+    of its study are used to check the order. `published`: a copy of its anchor that was kept elsewhere.
     """
     keys = read_trusted(trust)
     try:
@@ -112,7 +112,7 @@ def verify_registration(
     except NotARegistration as error:
         return Checked(path, [VerificationCheck("form", False, error.message)])
     checks = [
-        VerificationCheck("form", True, "spelled as it was written"),
+        VerificationCheck("form", True, "in its original form"),
         _hash(registration),
         _signature(registration),
     ]
@@ -121,7 +121,7 @@ def verify_registration(
     if keys is not None:
         checks += [check_signer(registration.plan["signer"], keys), _signers(ledger, keys)]
     checks += [_chain(folder, ledger), _place(registration, ledger), _files(folder, ledger)]
-    if not all(check.ok for check in checks[1:3]):  # what it says of itself cannot be believed
+    if not all(check.ok for check in checks[1:3]):  # its own content cannot be trusted
         return Checked(path, checks, registration)
     anchors = [check_anchor(folder, each) for each in ledger.anchors_of(registration.sha256)]
     anchors += [check_copy(registration.sha256, published)] if published is not None else []
@@ -137,22 +137,22 @@ def _hash(registration: Registration) -> VerificationCheck:
     ok = plan_hash(registration.plan) == registration.sha256
     if ok and registration.path.stem != registration.sha256:
         return VerificationCheck(
-            "hash", False, f"{registration.path.name} is not named by its hash, {registration.sha256[:12]}…"
+            "hash", False, f"{registration.path.name} is not named after its hash, {registration.sha256[:12]}…"
         )
-    said = "the content has the hash that is stated" if ok else "the content has another hash than the file states"
+    said = "the content matches its hash" if ok else "the content does not match its hash"
     return VerificationCheck("hash", ok, said)
 
 
 def _signature(registration: Registration) -> VerificationCheck:
     signer = registration.plan["signer"]
     ok = is_signed(bytes.fromhex(signer), signed_text(registration.sha256), bytes.fromhex(registration.signature))
-    said = f"the hash is signed with key {signer[:16]}…" if ok else "the signature does not fit the hash and the key"
+    said = f"the hash is signed with key {signer[:16]}…" if ok else "the signature does not match the hash and the key"
     return VerificationCheck("signature", ok, said)
 
 
 def check_signer(signer: str, trusted: frozenset[str]) -> VerificationCheck:
     if signer in trusted:
-        return VerificationCheck("signer", True, "it is the key that you trust")
+        return VerificationCheck("signer", True, "it is a key that you trust")
     return VerificationCheck(
         "signer", False, f"signed with key {signer[:16]}…, not with {spelled_keys(trusted)}, which you trust"
     )
@@ -163,17 +163,17 @@ def spelled_keys(keys: frozenset[str]) -> str:
 
 
 def _signers(ledger: Ledger, trusted: frozenset[str]) -> VerificationCheck:
-    """Whoever adds a line to a ledger says something about all of its registrations."""
+    """Check that trusted keys signed all lines of the ledger, because each line affects all registrations in it."""
     others = [entry for entry in ledger.entries if entry.signer not in trusted]
     if others:
         message = f"entry {others[0].number} of the ledger is signed with key {others[0].signer[:16]}…"
-        return VerificationCheck("signers of the ledger", False, f"{message}, which is not among those that you trust")
+        return VerificationCheck("signers of the ledger", False, f"{message}, which you do not trust")
     return VerificationCheck("signers of the ledger", True, "every line is signed with a key that you trust")
 
 
 def _chain(folder: RegistrationPaths, ledger: Ledger) -> VerificationCheck:
     if not folder.ledger.exists():
-        return VerificationCheck("ledger", False, f"there is no {folder.ledger.name} beside it")
+        return VerificationCheck("ledger", False, f"there is no {folder.ledger.name} next to it")
     if ledger.problems:
         return VerificationCheck("ledger", False, "; ".join(ledger.problems))
     return VerificationCheck("ledger", True, f"an unbroken chain of {counted(len(ledger.entries), 'line')}")
@@ -194,7 +194,7 @@ def _place(registration: Registration, ledger: Ledger) -> VerificationCheck:
     )
     if not fits:
         return VerificationCheck(
-            "place in the ledger", False, f"entry {entry.number} of the ledger says otherwise than the file"
+            "place in the ledger", False, f"entry {entry.number} of the ledger contradicts the file"
         )
     if amends and not any(each.number < entry.number for each in ledger.entry_of(amends)):
         return VerificationCheck(
@@ -206,11 +206,11 @@ def _place(registration: Registration, ledger: Ledger) -> VerificationCheck:
 def _files(folder: RegistrationPaths, ledger: Ledger) -> VerificationCheck:
     listed = {entry.registration for entry in ledger.plans()}
     there = {path.stem for path in folder.root.glob("*.json")}
-    problems = [f"{sha256[:12]}… is in the ledger, its file is missing" for sha256 in sorted(listed - there)]
+    problems = [f"{sha256[:12]}… is in the ledger, but its file is missing" for sha256 in sorted(listed - there)]
     problems += [f"{name[:12]}… is a file that the ledger does not list" for name in sorted(there - listed)]
     if problems:
         return VerificationCheck("other registrations", False, "; ".join(problems))
-    return VerificationCheck("other registrations", True, "the folder holds those that the ledger lists, and no others")
+    return VerificationCheck("other registrations", True, "the folder contains exactly those that the ledger lists")
 
 
 def _order(registration: Registration, runs: Sequence[RunStart], anchors: Sequence[str]) -> VerificationCheck:
@@ -226,12 +226,12 @@ def _order(registration: Registration, runs: Sequence[RunStart], anchors: Sequen
     if registration.late:
         first = min(registration.late, key=lambda run: float(run["began"]))
         message = (
-            f"registered late, and says so: {counted(len(registration.late), 'run')} began before, {first['run']} first"
+            f"registered late, as stated: {counted(len(registration.late), 'run')} began before, {first['run']} first"
         )
         return VerificationCheck("order", True, f"{message}, {BY_THE_CLOCK}")
     if not runs:
         return VerificationCheck(
-            "order", None, f"no runs of it are known here; registered {shown_moment(at)}, {BY_THE_CLOCK}"
+            "order", None, f"no runs of it were found; registered {shown_moment(at)}, {BY_THE_CLOCK}"
         )
     message = f"registered {shown_moment(at)}, before the first of {counted(len(runs), 'run')}"
     return VerificationCheck("order", True, f"{message}, {'; '.join(anchors) if anchors else BY_THE_CLOCK}")
@@ -245,11 +245,13 @@ def _notes(registration: Registration, ledger: Ledger) -> list[str]:
         else []
     )
     if others:
-        notes.append(f"Not alone: the ledger has {counted(len(others), 'other plan')} of study '{registration.study}'.")
+        notes.append(
+            f"Not unique: the ledger has {counted(len(others), 'other plan')} of study '{registration.study}'."
+        )
     if registration.is_text_only:
-        notes.append("Text only: it fixes neither a study nor an analysis, so nothing can be held against it.")
+        notes.append("Text only: it fixes neither a study nor an analysis, so nothing can be checked against it.")
     if registration.late:
-        notes.append("Late: results existed when this was registered, so it plans nothing that they could not know.")
+        notes.append("Late: results existed when this was registered, so the plan may depend on them.")
     amended = ledger.amendment_of(registration.sha256)
     if amended:
         notes.append(f"Amended by {amended.registration[:12]}… on {shown_moment(amended.time)}.")

@@ -1,4 +1,4 @@
-"""What Zenodo is told about an artifact, and the talk with its API. A deposit stays a draft: people publish."""
+"""Metadata of an artifact for Zenodo, and a client for its API. A deposit remains a draft that the user publishes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE_S = 60.0
 
 
 def metadata_for(artifact: ArtifactFile) -> dict[str, Any]:
-    """The deposit's metadata, as the API takes them."""
+    """Return the metadata of the deposit in the form of the API."""
     creators = []
     own_license = (artifact.license or "").startswith(ANOTHER_LICENSE)
     for author in artifact.known_authors:
@@ -47,7 +47,7 @@ def metadata_for(artifact: ArtifactFile) -> dict[str, Any]:
 
 
 def commands_for(api: str, metadata: Path, bundle: Path) -> list[str]:
-    """The same by hand. The token is named, never shown."""
+    """Return the shell commands for a manual upload. They refer to the token by variable and never contain it."""
     header = f'-H "Authorization: Bearer ${TOKEN_VARIABLE}"'
     create = f"{api}/deposit/depositions"
     return [
@@ -59,26 +59,28 @@ def commands_for(api: str, metadata: Path, bundle: Path) -> list[str]:
 
 
 def check_api(api: str) -> str:
-    """A token is not sent unencrypted to another machine."""
+    """Check that the URL uses HTTPS or a local address, so that the token is never sent unencrypted."""
     parts = urlsplit(api)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in HERE):
-        raise UserError(f"{api!r} is no address that a token can be sent to", hint="It begins with https://")
+        raise UserError(
+            f"{api!r} is not a safe address to send a token to", hint="Use an address that begins with https://"
+        )
     return api.rstrip("/")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the token elsewhere."""
+    """Refuses redirects, which could send the token to another host."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
 def upload(api: str, token: str, metadata: Mapping[str, Any], bundle: Path) -> dict[str, Any]:
-    """Make a draft and put the bundle into it; returns what the service says of the draft."""
+    """Create a draft and upload the bundle to it. Return the service's description of the draft."""
     created = _ask(f"{api}/deposit/depositions", token, "POST", json.dumps(metadata).encode(), "application/json")
     bucket = str((created.get("links") or {}).get("bucket") or "")
     if urlsplit(bucket)[:2] != urlsplit(api)[:2]:
-        raise FairtrialError(f"the service names {bucket!r} as the place for files, which is not its own address")
+        raise FairtrialError(f"the service returned the upload address {bucket!r}, which is on another host")
     with open_regular(bundle) as file:
         stored = _ask(
             f"{bucket}/{quote(bundle.name)}", token, "PUT", file, "application/octet-stream", bundle.stat().st_size
@@ -104,9 +106,9 @@ def _ask(url: str, token: str, method: str, data: Any, kind: str, size: int | No
     except (urllib.error.URLError, TimeoutError, OSError) as error:
         raise FairtrialError(f"cannot reach {url}: {getattr(error, 'reason', error)}") from None
     except ValueError:
-        raise FairtrialError(f"{url} did not answer with JSON") from None
+        raise FairtrialError(f"{url} did not return JSON") from None
     if not isinstance(document, dict):
-        raise FairtrialError(f"{url} did not answer as Zenodo does")
+        raise FairtrialError(f"{url} returned an unexpected answer")
     return document
 
 
@@ -116,7 +118,7 @@ def _refused(url: str, error: urllib.error.HTTPError) -> NoReturn:
     except (ValueError, AttributeError, OSError):
         reason = error.reason
     hint = (
-        f"Is ${TOKEN_VARIABLE} a token of this service with the right deposit:write?"
+        f"Check that ${TOKEN_VARIABLE} is a token of this service with the scope deposit:write."
         if error.code in (401, 403)
         else None
     )

@@ -1,1 +1,1 @@
-"""Do two programs still agree? Options of one command line held against those of another."""
+"""Comparison of the options of two command-line programs, such as a trainer and its benchmark."""

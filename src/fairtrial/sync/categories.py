@@ -1,7 +1,7 @@
-"""What kind of thing an option changes: by the role that it declares, else by its name.
+"""Category of an option: what it changes, according to its declared role, else to its name.
 
-Options that change what a step computes belong in a benchmark. Those that only change what is kept of it belong on the
-list of exclusions. The patterns are data: `categories.yaml` beside this module, or a file of the same form.
+Options that change what a training step computes belong in a benchmark. Options that only change what is recorded
+belong on the list of exclusions. The patterns are in `categories.yaml` next to this module, or in a user's file.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ KEYS = ("name", "patterns", "reason")
 NEEDED = ("name", "patterns")
 DIGITS = "0123456789"
 LONGEST_PATTERN = 100
-HINT = "The built-in list is a file to start from: fairtrial sync --show-categories > categories.yaml"
+HINT = "Start from the built-in list: fairtrial sync --show-categories > categories.yaml"
 
 
 @dataclass(frozen=True)
 class Category:
-    """`reason` says why a benchmark may do without such options; None where it may not."""
+    """A category of options. `reason` says why a benchmark may leave them out; None if it may not."""
 
     name: str
     patterns: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Category:
 
     @property
     def training(self) -> bool:
-        """Whether its options change a step. What matches nothing is unknown, and not called so."""
+        """Whether its options change a training step. False for the category of options that match no pattern."""
         return self.reason is None and self is not OTHER
 
     def matches(self, name: str) -> bool:
@@ -46,7 +46,7 @@ OTHER = Category("other")
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Whether the words of a pattern follow each other somewhere among the words of a name."""
+    """Whether the words of a pattern occur consecutively among the words of a name."""
     wanted, words = pattern.split("-"), name.split("-")
     return any(
         all(map(_same_word, wanted, words[start : start + len(wanted)]))
@@ -60,12 +60,12 @@ def _same_word(pattern: str, word: str) -> bool:
 
 @dataclass(frozen=True)
 class Categories:
-    """A list of categories. The first one that matches an option is the option's."""
+    """A list of categories. An option belongs to the first one that matches."""
 
     entries: tuple[Category, ...]
 
     def of(self, parameter: Parameter) -> Category:
-        """A declared role decides; a role that nobody knows is one of training."""
+        """Return the category of an option. A declared role takes precedence; an unknown role counts as training."""
         role = parameter.role
         if role is None:
             return next((each for each in self.entries if each.matches(parameter.name)), OTHER)
@@ -75,7 +75,7 @@ class Categories:
 
 
 def built_in_text() -> str:
-    """The built-in list as a person can edit it, comments included."""
+    """Return the built-in list as editable YAML text, including comments."""
     return files("fairtrial.sync").joinpath("categories.yaml").read_text(encoding="utf-8")
 
 
@@ -85,7 +85,7 @@ def built_in_categories() -> Categories:
 
 
 def parse_categories(content: Any, *, where: str) -> Categories:
-    """The categories that a document spells, or every problem that it has."""
+    """Parse a document into categories, or raise an error that lists all of its problems."""
     problems = list(_problems(content))
     if problems:
         messages = [f"{where}: {each}" for each in problems]
@@ -104,12 +104,12 @@ def _plain(pattern: str) -> str:
 
 def _problems(content: Any) -> Iterator[str]:
     if not isinstance(content, dict):
-        yield "it must hold one key, 'categories', with a list"
+        yield "it must have exactly one key, 'categories', with a list"
         return
     yield from (unknown("key", str(key), ("categories",)) for key in content if key != "categories")
     entries = content.get("categories")
     if not isinstance(entries, list) or not entries:
-        yield "'categories' must be a list of at least one category"
+        yield "'categories' must be a list with at least one category"
         return
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict):
@@ -128,7 +128,7 @@ def _entry_problems(entry: dict[Any, Any]) -> Iterator[str]:
             yield f"'{key}' must be text, not {entry[key]!r}"
     patterns = entry.get("patterns", [""])
     if not isinstance(patterns, list) or not patterns:
-        yield f"'patterns' must be a list of at least one pattern, not {patterns!r}"
+        yield f"'patterns' must be a list with at least one pattern, not {patterns!r}"
         return
     for pattern in patterns if "patterns" in entry else ():
         if not isinstance(pattern, str):

@@ -1,4 +1,4 @@
-"""Two programs side by side: what both take, what one lacks, what differs. Pure: nouns in, one noun out."""
+"""Comparison of two programs: common options, missing options, and differences. Pure functions of plain data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fairtrial.sync.parameters import Parameter
 
 @dataclass(frozen=True)
 class OptionMismatch:
-    """One respect in which the same option is not the same."""
+    """One property in which the same option differs between the two programs."""
 
     parameter: Parameter
     what: str
@@ -35,14 +35,14 @@ class OptionMismatch:
 
 @dataclass(frozen=True)
 class Missing:
-    """An option that BENCH lacks and no exclusion explains, with what to do about it."""
+    """An option that BENCH lacks without an exclusion, with a suggestion."""
 
     parameter: Parameter
     category: Category
 
     @property
     def suggestion(self) -> str | None:
-        """The word that would exclude it; None where BENCH should have it."""
+        """The command-line option that would exclude it; None if BENCH should have it."""
         if self.category.reason is None:
             return None
         return f"--exclude {shlex.quote(f'{self.parameter.name}={self.category.reason}')}"
@@ -75,7 +75,7 @@ class ExcludedOption:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Everything that two lists of options say about each other."""
+    """The complete result of comparing two lists of options."""
 
     common: tuple[OptionPair, ...]
     excluded: tuple[ExcludedOption, ...]
@@ -95,7 +95,7 @@ class Agreement:
 
     @property
     def suspicious(self) -> list[ExcludedOption]:
-        """Excluded, yet they look like parameters of training. A warning and no gap: the reason may be good."""
+        """Excluded options that look like training parameters. Only a warning: the reason may be valid."""
         return [each for each in self.excluded if each.category.training]
 
     def to_dict(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Agreement:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per option, with its state."""
+        """Return one row per option, with its state."""
         differing: dict[Parameter, list[str]] = {}
         for difference in self.differing:
             differing.setdefault(difference.parameter, []).append(difference.what)
@@ -149,9 +149,9 @@ def compare_parameters(
     forbidden: Sequence[Exclusion] = (),
     categories: Categories | None = None,
 ) -> Agreement:
-    """Hold TRAIN's options against BENCH's. An exclusion that was given wins over one that an option declares.
+    """Compare the options of TRAIN and BENCH. A given exclusion overrides one that an option declares itself.
 
-    `forbidden` options must not be in BENCH; where TRAIN has one, it is excluded.
+    BENCH must not have `forbidden` options; if TRAIN has one, it counts as excluded.
     """
     categories = categories or built_in_categories()
     common = match(train, bench)
@@ -184,12 +184,12 @@ def compare_parameters(
 
 
 def differences(pair: OptionPair) -> list[OptionMismatch]:
-    """Every respect in which the two sides of a pair differ."""
+    """Return every property in which the two sides of a pair differ."""
     train, bench = _aspects(pair.train), _aspects(pair.bench)
     said_otherwise = set()
     if pair.train.kind != pair.bench.kind:  # an argument has no flags
         said_otherwise.add("flags")
-    if pair.train.type.choices is None or pair.bench.type.choices is None:  # the types say it
+    if pair.train.type.choices is None or pair.bench.type.choices is None:  # the difference is already in the types
         said_otherwise.add("choices")
     return [
         OptionMismatch(pair.train, what, train[what].shown, bench[what].shown)
@@ -200,7 +200,7 @@ def differences(pair: OptionPair) -> list[OptionMismatch]:
 
 @dataclass(frozen=True)
 class _Aspect:
-    """What is shown of an option in one respect, and what of it counts: the order of choices does not."""
+    """One property of an option: its text for display, and the value to compare, which ignores the order of choices."""
 
     shown: str
     compared: Any

@@ -1,4 +1,4 @@
-"""Options of TRAIN that BENCH leaves out on purpose, each with the reason."""
+"""Options of TRAIN that BENCH leaves out on purpose, each with a reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairtrial.sync.parameters import Parameter, plain_name
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A pattern and the reason. `declared` means that TRAIN's option itself carries the reason."""
+    """A pattern and a reason. `declared` means that the option of TRAIN itself declares the reason."""
 
     pattern: str
     reason: str
@@ -25,7 +25,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Stale:
-    """An exclusion that no longer excludes what it says."""
+    """An exclusion that no longer applies, and why."""
 
     exclusion: Exclusion
     why: str
@@ -36,7 +36,7 @@ class Stale:
 
 @dataclass(frozen=True)
 class Forbidden:
-    """An option that BENCH has and must not have."""
+    """An option of BENCH that a rule forbids."""
 
     parameter: Parameter
     rule: Exclusion
@@ -46,11 +46,13 @@ class Forbidden:
 
 
 def make_exclusions(given: Mapping[Any, Any], *, noun: str = "exclusion") -> list[Exclusion]:
-    """Pattern → reason, as exclusions; everything that is wrong with them is told at once."""
+    """Turn a mapping of pattern to reason into exclusions, or raise an error that lists all problems."""
     problems = [problem for pattern, reason in given.items() if (problem := _problem(noun, str(pattern), reason))]
     if problems:
         raise InvalidOptions(
-            problems[0], problems=problems[1:], hint="Say why the benchmark does without: 'tensorboard-*=reason'."
+            problems[0],
+            problems=problems[1:],
+            hint="Give the reason why the benchmark leaves the option out: 'tensorboard-*=reason'.",
         )
     return [Exclusion(str(pattern).strip(), str(reason).strip()) for pattern, reason in given.items()]
 
@@ -60,16 +62,16 @@ def _problem(noun: str, pattern: str, reason: Any) -> str | None:
         return f"the {noun} '{pattern}={'' if reason is None else reason}' names no option"
     if reason is None or (isinstance(reason, str) and not reason.strip()):
         return f"the {noun} '{pattern}' has no reason"
-    return None if isinstance(reason, str) else f"the reason of the {noun} '{pattern}' is no text: {reason!r}"
+    return None if isinstance(reason, str) else f"the reason of the {noun} '{pattern}' is not text: {reason!r}"
 
 
 def declared_exclusions(train: Sequence[Parameter]) -> list[Exclusion]:
-    """Those that TRAIN's options carry themselves, in an attribute `excluded_reason`."""
+    """Return the exclusions that options of TRAIN declare themselves, in an attribute `excluded_reason`."""
     return [Exclusion(each.name, each.excluded_reason, declared=True) for each in train if each.excluded_reason]
 
 
 def forbidden_options(rules: Sequence[Exclusion], bench: Sequence[Parameter]) -> list[Forbidden]:
-    """The options of BENCH that a rule forbids, each with the first rule that does."""
+    """Return the options of BENCH that a rule forbids, each with the first such rule."""
     matched = ((each, next((rule for rule in rules if rule.covers(each)), None)) for each in bench)
     return [Forbidden(each, rule) for each, rule in matched if rule is not None]
 
@@ -77,7 +79,7 @@ def forbidden_options(rules: Sequence[Exclusion], bench: Sequence[Parameter]) ->
 def stale_exclusions(
     exclusions: Sequence[Exclusion], train: Sequence[Parameter], in_both: Sequence[Parameter]
 ) -> list[Stale]:
-    """Those that match no option of TRAIN, or one that BENCH has by now."""
+    """Return the exclusions that match no option of TRAIN, or only options that BENCH now has."""
     stale_exclusions = []
     for exclusion in exclusions:
         if not any(exclusion.covers(each) for each in train):

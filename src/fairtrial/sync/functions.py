@@ -1,4 +1,4 @@
-"""Which parameters a function takes: the one that a benchmark's command hands its options to."""
+"""Parameters of the function that a benchmark's command passes its options to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ON
 
 @dataclass(frozen=True)
 class Accepted:
-    """What a function takes by name. `takes_any`: it has **kwargs, so nothing can be said against it."""
+    """The keyword parameters of a function. `takes_any`: it has **kwargs, so it accepts every option."""
 
     function: str
     names: frozenset[str]
@@ -29,7 +29,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class NotAccepted:
-    """An option whose parameter the function lacks, with the one that it may have meant."""
+    """An option that the function has no parameter for, with the most similar parameter name."""
 
     parameter: Parameter
     nearest: str | None
@@ -39,16 +39,16 @@ class NotAccepted:
 
 
 def read_function(function: Callable[..., Any], word: str) -> Accepted:
-    """The names that a function takes, and those of the option classes that it is given."""
+    """Return the parameter names of a function, including the fields of option classes among its parameters."""
     if not callable(function):
         raise UserError(
             f"'{word}' is of type {type(function).__name__}, not a function",
-            hint="--interface takes the function that BENCH calls: pkg.mod:function",
+            hint="Pass --interface the function that BENCH calls: pkg.mod:function",
         )
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        raise UserError(f"'{word}' does not say which parameters it takes") from None
+        raise UserError(f"the parameters of '{word}' cannot be determined: it has no signature") from None
     taken = [each for each in signature.parameters.values() if each.kind in BY_NAME]
     inner = {name for kind in _option_classes(function, taken) for name in inspect.signature(kind).parameters}
     takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
@@ -56,7 +56,7 @@ def read_function(function: Callable[..., Any], word: str) -> Accepted:
 
 
 def _option_classes(function: Callable[..., Any], taken: Sequence[inspect.Parameter]) -> Iterator[type]:
-    """Dataclasses and pydantic models among the annotations: their fields are parameters as well."""
+    """Yield dataclasses and pydantic models among the annotations, because their fields are parameters as well."""
     try:
         hints = typing.get_type_hints(function)
     except Exception:  # noqa: BLE001 — annotations may name anything; those that cannot be read say nothing
@@ -68,7 +68,7 @@ def _option_classes(function: Callable[..., Any], taken: Sequence[inspect.Parame
 
 
 def not_accepted(accepted: Accepted, parameters: Sequence[Parameter]) -> list[NotAccepted]:
-    """The options of BENCH that the function has no parameter for. Options that are not passed on do not count."""
+    """Return the options of BENCH that the function has no parameter for, except options that are not passed on."""
     if accepted.takes_any:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Which option of BENCH is which option of TRAIN, and which ones look like the same under another name."""
+"""Matching of the options of TRAIN and BENCH, and detection of renamed options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairtrial.sync.parameters import Parameter
 
 CLOSE = 0.75
 SAYS_NOTHING = frozenset({"None", "False", "True", "()", "''", "0", "1", "0.0", "1.0"})
-"""Defaults that so many options have that sharing one is no evidence."""
+"""Defaults that are too common to be evidence of a renaming."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class OptionPair:
 
 @dataclass(frozen=True)
 class Renamed:
-    """A flag of TRAIN that BENCH seems to have under another name. `certain`: both fill the same parameter."""
+    """A flag of TRAIN that BENCH seems to have under another name. `certain`: both set the same parameter."""
 
     pair: OptionPair
     because: tuple[str, ...]
@@ -45,7 +45,7 @@ class Renamed:
 
 
 def match(train: Sequence[Parameter], bench: Sequence[Parameter]) -> list[OptionPair]:
-    """Options that share a long flag, else fill the same parameter, else share the only kind of flag they have."""
+    """Pair options that share a long flag, else set the same parameter, else share the only kind of flag they have."""
     pairs: list[OptionPair] = []
     for same in (_share_a_long_flag, _fill_the_same_parameter, _share_a_short_flag):
         pairs += _pairs_by(
@@ -79,12 +79,12 @@ def _fill_the_same_parameter(one: Parameter, other: Parameter) -> bool:
 
 
 def _share_a_short_flag(one: Parameter, other: Parameter) -> bool:
-    """`-l` alone is no proof where long flags say that one is --lr and the other --log."""
+    """Whether both share a short flag. `-l` alone is not enough if one also has --lr and the other --log."""
     return bool(set(one.flags) & set(other.flags)) and not (one.long_flags and other.long_flags)
 
 
 def certainly_renamed(pairs: Sequence[OptionPair]) -> list[Renamed]:
-    """The same parameter, but no long flag that both understand."""
+    """Return the pairs that set the same parameter but share no long flag."""
     return [
         Renamed(pair, (f"the same parameter {pair.train.variable}",), certain=True)
         for pair in pairs
@@ -93,7 +93,7 @@ def certainly_renamed(pairs: Sequence[OptionPair]) -> list[Renamed]:
 
 
 def perhaps_renamed(missing: Sequence[Parameter], bench_only: Sequence[Parameter]) -> list[Renamed]:
-    """The likeliest pairs of what TRAIN alone and BENCH alone have, each option once, most evidence first."""
+    """Pair options that only TRAIN has with options that only BENCH has, by most evidence, each option once."""
     candidates = [(each, other, _evidence(each, other)) for each in missing for other in bench_only]
     chosen: list[Renamed] = []
     for each, other, because in sorted(candidates, key=lambda item: (-len(item[2]), -_similarity(item[0], item[1]))):
@@ -104,7 +104,7 @@ def perhaps_renamed(missing: Sequence[Parameter], bench_only: Sequence[Parameter
 
 
 def _evidence(one: Parameter, other: Parameter) -> tuple[str, ...]:
-    """What speaks for a renaming. Equal types alone say nothing, so they are asked for and not counted."""
+    """Return the evidence for a renaming. Equal types are required, but do not count as evidence."""
     if one.kind != other.kind:
         return ()
     close = ("close name",) if _is_close(one, other) else ()
@@ -124,7 +124,7 @@ def _similarity(one: Parameter, other: Parameter) -> float:
 
 
 def _is_close(one: Parameter, other: Parameter) -> bool:
-    """Nearly the same letters, the same words and one more, or the initials of the other."""
+    """Whether two names are similar: by spelling, by one additional word, or as initials of each other."""
     short, long = sorted((one.name, other.name), key=len)
     words = long.split("-")
     return (

@@ -1,4 +1,4 @@
-"""Which options a page of documentation leaves out."""
+"""Options that a documentation page does not mention."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairtrial.sync.parameters import Parameter
 
 @dataclass(frozen=True)
 class Undocumented:
-    """An option with the flags of it that the page does not name."""
+    """An option, with its flags that the page does not mention."""
 
     parameter: Parameter
     flags: tuple[str, ...]
@@ -22,7 +22,7 @@ class Undocumented:
 
 
 def undocumented(parameters: Sequence[Parameter], text: str) -> list[Undocumented]:
-    """Hidden options are hidden on purpose; of the others every long flag must be there as a word of its own."""
+    """Return options with flags missing from the page. Every long flag of a visible option must occur as a word."""
     text = re.sub(r"--\[no-\]([\w.-]+)", r"--\1 --no-\1", text)
     missing = []
     for each in parameters:
@@ -33,11 +33,11 @@ def undocumented(parameters: Sequence[Parameter], text: str) -> list[Undocumente
 
 
 def _to_be_named(parameter: Parameter) -> list[str]:
-    """Long flags; where there are none, the short ones."""
+    """Return the long flags, or the short flags if there are no long ones."""
     flags = [*parameter.flags, *parameter.off_flags]
     return [flag for flag in flags if flag.startswith("--")] or flags
 
 
 def _names(text: str, flag: str) -> bool:
-    """`--lr-decay` does not name `--lr`, and neither does `--lr.decay`."""
+    """Whether the text mentions a flag. `--lr-decay` and `--lr.decay` do not mention `--lr`."""
     return bool(re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-]|\.\w)", text))

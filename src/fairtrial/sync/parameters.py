@@ -1,6 +1,6 @@
-"""A command of Click or Typer, read into nouns that can be compared: what a person may type, and what it means.
+"""Read the parameters of a Click or Typer command into plain data that can be compared.
 
-Nothing of the program is run: defaults that are computed are named, never called.
+No code of the program is run: computed defaults are named, never called.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from fairtrial.sync.value_types import ValueType, value_type
 
 OF_EVERY_PROGRAM = frozenset({"help", "version", "install-completion", "show-completion"})
-"""Switches that say something about a program instead of changing what it does; they are not compared."""
+"""Switches such as --help that print information about a program. They are not compared."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One option or argument. `default` is shown such that 0, False, "" and None can be told apart."""
+    """One option or argument. `default` is text that distinguishes 0, False, "" and None."""
 
     name: str
     variable: str
@@ -50,24 +50,24 @@ class Parameter:
 
     @property
     def shown(self) -> str:
-        """As a person types it, or as usage lines write an argument."""
+        """The option as typed, or the argument as in a usage line."""
         if not self.is_option:
             return self.name.upper()
         return next(iter(self.long_flags or self.flags), self.name)
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name that an exclusion may call it by. Letters are none: `t*` must not reach what has a flag -t."""
+        """Every name that an exclusion may use. Short flags are not included: `t*` must not match a flag -t."""
         return frozenset(map(plain_name, (*self.long_flags, self.name, self.variable)))
 
 
 def plain_name(word: str) -> str:
-    """A flag or a variable as a name: `--learning-rate` and `learning_rate` are the same."""
+    """Normalize a flag or a variable: `--learning-rate` and `learning_rate` give the same name."""
     return word.lstrip("-").replace("_", "-")
 
 
 def read_parameters(command: Any) -> list[Parameter]:
-    """The options and arguments of a command, in its own order."""
+    """Return the options and arguments of a command, in the order of declaration."""
     context = command.context_class(command, info_name=command.name)
     parameters = [_read(parameter, context) for parameter in command.get_params(context)]
     return [each for each in parameters if not (each.name in OF_EVERY_PROGRAM and each.given == "a switch")]
@@ -98,7 +98,7 @@ def _read(parameter: Any, context: Any) -> Parameter:
 
 
 def _longest_prefix(flags: tuple[str, ...]) -> str | None:
-    """The first long flag, else the first one: what Click names an option by."""
+    """Return the first long flag, else the first flag, which is what Click derives the name of an option from."""
     return max(flags, key=lambda flag: len(flag) - len(flag.lstrip("-")), default=None)
 
 
@@ -112,7 +112,7 @@ def _envvars(given: Any) -> tuple[str, ...]:
 
 
 def _given(parameter: Any) -> str:
-    """How a value is given: after the flag, by the flag alone, or either way."""
+    """Return how a value is given: after the flag, by the flag alone, or either way."""
     value = getattr(parameter, "flag_value", None)
     stands_for = None if value is None or _is_unset(value) else value
     if getattr(parameter, "is_flag", False):
@@ -131,7 +131,7 @@ def _repeats(parameter: Any) -> str:
 
 
 def _is_unset(value: Any) -> bool:
-    """Click's own word for 'nobody said', which older versions do not have."""
+    """Whether a value is Click's UNSET sentinel, which older versions do not have."""
     return isinstance(value, enum.Enum) and type(value).__module__.startswith("click.") and value.name == "UNSET"
 
 
@@ -150,7 +150,7 @@ def _shown_default(value: Any, kind: ValueType) -> str:
 
 
 def _as_typed(value: Any, kind: ValueType) -> Any:
-    """The default as the type will make it: 1 is 1.0 for a float, and an enum's member is its word."""
+    """Return the default as the type converts it: 1 becomes 1.0 for a float, an enum member its name or value."""
     if isinstance(value, (list, tuple)):
         return tuple(_as_typed(each, kind) for each in value)
     if isinstance(value, enum.Enum):
@@ -175,7 +175,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def _computed_by(function: Any) -> str:
-    """A function's name; lambdas have none, so what they say is told apart by a number."""
+    """Return the name of a function. For a lambda, add a checksum of its code, which distinguishes lambdas."""
     if isinstance(function, functools.partial):
         return f"{_computed_by(function.func)} with {function.args} {function.keywords}"
     name = str(getattr(function, "__name__", type(function).__name__))

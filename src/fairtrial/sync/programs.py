@@ -1,4 +1,4 @@
-"""From the word that a person typed to the command or function that it names.
+"""Load the command or function that a command-line argument names.
 
 `package.module:attribute`, or `path/to/file.py:attribute`, followed by subcommands where the command is a group.
 """
@@ -25,14 +25,14 @@ FORM = "Write package.module:attribute, or path/to/file.py:attribute"
 
 @dataclass(frozen=True)
 class ExaminedProgram:
-    """A command, with the name that a person calls it by: those of its groups and its own."""
+    """A command, with its full name as users type it: the names of its groups and its own."""
 
     command: Any
     name: str
 
 
 def load_command(word: str) -> ExaminedProgram:
-    """The Click or Typer command that a word names, subcommands included."""
+    """Load the Click or Typer command that a word names, including subcommands."""
     try:
         target, *subcommands = shlex.split(word) or [""]
     except ValueError as error:
@@ -42,10 +42,10 @@ def load_command(word: str) -> ExaminedProgram:
 
 
 def load_object(target: str) -> Any:
-    """What a module holds under a name. Whatever goes wrong in somebody's module becomes one sentence."""
+    """Load an attribute of a module. Any error in the user's module becomes one error message."""
     place, colon, attribute = target.rpartition(":")
     if not (colon and place and attribute):
-        raise UserError(f"'{target}' does not say what to take from which module", hint=f"{FORM}.")
+        raise UserError(f"'{target}' does not name a module and an attribute", hint=f"{FORM}.")
     value: Any = _load_module(place)
     for name in attribute.split("."):
         if not hasattr(value, name):
@@ -59,7 +59,7 @@ def _no_attribute(holder: Any, name: str, place: str) -> UserError:
     guess = nearest(name, public)
     commands = [each for each in public if _is_command(getattr(holder, each)) or _is_typer(getattr(holder, each))]
     return UserError(
-        f"{place} has nothing named '{name}'" + (f"; did you mean '{guess}'?" if guess else ""),
+        f"{place} has no attribute '{name}'" + (f"; did you mean '{guess}'?" if guess else ""),
         hint=f"Commands there: {', '.join(commands)}" if commands else None,
     )
 
@@ -75,8 +75,8 @@ def _load_module(place: str) -> ModuleType:
             raise _no_module(error.name or place, place) if asked else _broken(place, error) from error
         except SystemExit as error:
             raise UserError(
-                f"{place} ends the program when it is imported (exit code {error.code})",
-                hint='Put what runs it below: if __name__ == "__main__":',
+                f"{place} exits when it is imported (exit code {error.code})",
+                hint='Move the code that runs the program below: if __name__ == "__main__":',
             ) from error
         except Exception as error:
             raise _broken(place, error) from error
@@ -84,7 +84,7 @@ def _load_module(place: str) -> ModuleType:
 
 def _broken(place: str, error: Exception) -> UserError:
     message = f"{type(error).__name__}: {error}".rstrip(": ")
-    return UserError(f"{place} cannot be imported: {message}", hint="--debug shows where it went wrong.")
+    return UserError(f"{place} cannot be imported: {message}", hint="Pass --debug to see the traceback.")
 
 
 def _no_module(name: str, place: str) -> UserError:
@@ -95,26 +95,26 @@ def _no_module(name: str, place: str) -> UserError:
     inside = "" if name == place else f" (needed for {place})"
     return UserError(
         f"no module '{name}'{inside}{meant}",
-        hint="Modules are looked for in the current folder first. A file can be named as path/to/file.py:attribute.",
+        hint="Modules are searched in the current folder first. To name a file, write path/to/file.py:attribute.",
     )
 
 
 def _load_file(path: Path) -> ModuleType:
     path = path.expanduser().absolute()
     if not path.is_file():
-        raise UserError(f"no file {path}", hint=f"{FORM}.")
+        raise UserError(f"file not found: {path}", hint=f"{FORM}.")
     name = f"fairtrial_sync_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and type hints look their module up there
+    sys.modules[name] = module  # dataclasses and type hints look up their module here
     spec.loader.exec_module(module)
     return module
 
 
 @contextlib.contextmanager
 def _importing(folder: Path) -> Iterator[None]:
-    """The folder comes first, as for `python file.py`; what a module prints is not part of our answer."""
+    """Put the folder first on `sys.path`, as `python file.py` does, and send what the module prints to stderr."""
     kept = list(sys.path)
     sys.path.insert(0, str(folder.expanduser().absolute()))
     importlib.invalidate_caches()
@@ -126,7 +126,7 @@ def _importing(folder: Path) -> Iterator[None]:
 
 
 def _is_command(target: Any) -> bool:
-    """Typer carries a Click of its own, so classes do not tell; what a command can do does."""
+    """Whether an object is a command, by duck typing: Typer bundles its own Click, so isinstance is not reliable."""
     return not isinstance(target, type) and hasattr(target, "get_params") and hasattr(target, "make_context")
 
 
@@ -141,28 +141,28 @@ def _is_group(command: Any) -> bool:
 
 
 def as_command(target: Any, word: str) -> Any:
-    """The command that an object is, or that a Typer application comes to."""
+    """Return the object as a command; a Typer application is converted to one."""
     if _is_typer(target):
         from typer.main import get_command
 
         try:
             return get_command(target)
         except Exception as error:
-            raise UserError(f"Typer cannot make a command of '{word}': {error}") from error
+            raise UserError(f"Typer cannot convert '{word}' to a command: {error}") from error
     if _is_command(target):
         return target
     hint = "Name a command made with @click.command(), or a typer.Typer() application."
     if inspect.isroutine(target):
-        hint += " A function that @app.command() registers is reached through its application: 'module:app name'."
+        hint += " For a function registered with @app.command(), name its application: 'module:app name'."
     raise UserError(f"'{word}' is of type {type(target).__name__}, not a Click or Typer command", hint=hint)
 
 
 def subcommand(command: Any, words: list[str], asked: str) -> Any:
-    """Follow the words into groups, down to a command that has options of its own."""
+    """Follow the words through groups to a command that is not a group."""
     context = command.context_class(command, info_name=command.name)
     for word in words:
         if not _is_group(command):
-            raise UserError(f"'{asked}': there are no subcommands, so '{word}' names nothing", hint="Leave it out.")
+            raise UserError(f"'{asked}': the command has no subcommands, but '{word}' was given", hint="Remove it.")
         command = _inner(command, context, word, asked)
         context = command.context_class(command, info_name=word, parent=context)
     if _is_group(command):

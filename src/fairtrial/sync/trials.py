@@ -1,4 +1,4 @@
-"""Running the test command that guards a benchmark, and saying how it ended."""
+"""Run the test command of a benchmark and report how it ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAST_LINES = 15
 
 @dataclass(frozen=True)
 class Trial:
-    """A test command that has ended. `tail` holds the last lines that it printed."""
+    """The result of a test command. `tail` has the last lines of its output."""
 
     command: str
     exit_code: int
@@ -51,24 +51,24 @@ class Trial:
 
 
 def split_command(command: str) -> list[str]:
-    """The words of a command that can be run, split as a shell would; no shell ever sees them."""
+    """Split a command into words as a shell would, and check that its program exists. No shell is used."""
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise UserError(f"cannot read the test command '{command}': {error}") from None
+        raise UserError(f"cannot parse the test command '{command}': {error}") from None
     if not words:
-        raise UserError("the test command is empty", hint="Give one such as: --run-test 'pytest tests/test_bench.py'")
+        raise UserError("the test command is empty", hint="Pass one, such as: --run-test 'pytest tests/test_bench.py'")
     if shutil.which(words[0]) is None:
         raise _cannot_run(words[0], "no such program")
     return words
 
 
 def _cannot_run(program: str, why: str | None) -> UserError:
-    return UserError(f"cannot run the test command: {program}: {why}", hint="Is it installed, and on the PATH?")
+    return UserError(f"cannot run the test command: {program}: {why}", hint="Install it, or add it to the PATH.")
 
 
 def run_trial(command: str, words: Sequence[str]) -> Trial:
-    """Run it to its end. Its output goes to a file, so that nothing it leaves running can hold us up."""
+    """Run the command and wait for it. Output goes to a file, not a pipe: a background child could keep a pipe open."""
     with tempfile.TemporaryFile() as output:
         started = time.monotonic()
         exit_code = _run(words, output)
@@ -87,7 +87,7 @@ def _run(words: Sequence[str], output: IO[bytes]) -> int:
         raise _cannot_run(words[0], error.strerror) from None
     try:
         return process.wait()
-    except BaseException:  # Ctrl-C reaches only us: the test has a session of its own, which ends as a whole
+    except BaseException:  # Ctrl-C does not reach the test's own session, so kill that session
         kill_session(process.pid)
         process.wait()
         raise

@@ -1,7 +1,7 @@
-"""Which words an option takes, described alike for Click and for Typer.
+"""Description of the values that an option accepts, in the same form for Click and Typer.
 
-Two types are the same if a person may give the same words. What a program makes of them, such as a `Path` instead of
-text, is its own affair. Newer Typer has parameters of its own without Click's types, so both are read by their shape.
+Two types are equal if they accept the same words. What the program converts them to, such as a `Path` instead of text,
+does not matter. Newer versions of Typer have parameters without Click's types, so both are read by duck typing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PATH_LIMITS = {
 
 @dataclass(frozen=True)
 class ValueType:
-    """What kind of word, within which limits, and from which choices if there are any."""
+    """The kind of value that an option accepts, its limits, and its choices if there are any."""
 
     base: str
     limits: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class ValueType:
 
 
 def value_type(parameter: Any) -> ValueType:
-    """The type of a parameter of Click, or of Typer, whichever it is."""
+    """Return the type of a Click or Typer parameter."""
     described = getattr(parameter, "type_descriptor", None)
     if described is None:
         return _of_click(parameter.type)
@@ -72,7 +72,7 @@ def _of_click(kind: Any) -> ValueType:
 
 
 def _of_annotation(annotation: Any, info: Any, numbers: Any) -> ValueType:
-    """Typer says it with an annotation, the limits of numbers on the parameter, and the rest beside it."""
+    """Return the type of a Typer parameter, from its annotation, the number limits, and the parameter info."""
     origin = typing.get_origin(annotation)
     inner = typing.get_args(annotation)
     if origin is list:
@@ -116,7 +116,7 @@ def _number_limits(numbers: Any, *, clamped: bool) -> tuple[str, ...]:
 
 
 def _plain(number: float) -> float:
-    """1 and 1.0 are the same limit, and no digit of a large one is lost."""
+    """Normalize a limit: 1.0 becomes 1, without losing digits of a large integer."""
     return int(number) if float(number).is_integer() else number
 
 

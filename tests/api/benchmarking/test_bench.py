@@ -113,7 +113,7 @@ def test_memory_and_arithmetic_are_told(cli: Cli, with_data: Store) -> None:
         row["phase"] for row in found["phases"]
     }
     text = cli(*line, "--run-validation", "--eval-every", "20").out
-    assert "evaluation" in text and "Memory of tensors" in text and "Timer:" in text
+    assert "evaluation" in text and "Peak tensor memory" in text and "Timer overhead:" in text
 
 
 @pytest.mark.parametrize(
@@ -124,27 +124,27 @@ def test_memory_and_arithmetic_are_told(cli: Cli, with_data: Store) -> None:
         (("fake", "--sample-ratio", "0.5"), 1, "does not report its steps per epoch"),
         (("fake", "--sample-ratio", "0.5", "--max-batches", "9"), 1, "both set the number of steps"),
         (("fake", "--learning-rates", "0.1"), 1, "has no option learning_rate"),
-        (("fake", "--learning-rates", "fast"), 2, "not a list of numbers"),
+        (("fake", "--learning-rates", "fast"), 2, "not a comma-separated list of numbers"),
         (("fake", "--batch-sizes", "0,8,8"), 1, "batch_sizes must be at least 1"),
         (("fake", "--estimate-noise-scale"), 1, "provides no gradients"),
         (("fake", "--enable-profiling", "--trace-dir", "/proc/nowhere"), 1, "cannot write traces to /proc/nowhere"),
-        (("fake", "--trace-dir", "x"), 2, "--trace-dir says where"),
-        (("fake", "--save", "none/such.json"), 1, "cannot write none/such.json: no such folder"),
+        (("fake", "--trace-dir", "x"), 2, "--trace-dir needs --enable-profiling"),
+        (("fake", "--save", "none/such.json"), 1, "cannot write none/such.json: the folder does not exist"),
         (("fake", "--baseline", "none.json"), 1, "no such baseline file: none.json"),
-        (("fake", "--ab", "a", "b", "--save", "x"), 2, "--save is about one measurement"),
-        (("fake", "--rounds", "3"), 2, "--rounds is about"),
+        (("fake", "--ab", "a", "b", "--save", "x"), 2, "--save cannot be used with --ab or --against"),
+        (("fake", "--rounds", "3"), 2, "--rounds is only for"),
         (("fake", "--save", "."), 1, "cannot write .: it is a folder"),
-        (("fake", "--against", "steps=9", "--margin", "-2"), 1, "margin must lie between"),
+        (("fake", "--against", "steps=9", "--margin", "-2"), 1, "--margin must be between"),
         (("fake", "--against", "steps=9", "--margin", "nan"), 2, "--margin must be a finite number, not nan"),
-        (("fake", "--margin", "0.1"), 2, "--margin is about --baseline, --ab and --against"),
-        (("fake", "--processes", "3"), 2, "--processes is about --save and --baseline"),
-        (("fake", "--against", "steps=9", "--no-trials"), 2, "--trials is about one measurement"),
+        (("fake", "--margin", "0.1"), 2, "--margin is only for --baseline, --ab and --against"),
+        (("fake", "--processes", "3"), 2, "--processes is only for --save and --baseline"),
+        (("fake", "--against", "steps=9", "--no-trials"), 2, "--trials cannot be used with --ab or --against"),
         (("classify", "--max-batches", "5", "--learning-rates", "0.1"), 1, "the loss is logged every 10 steps"),
         (("classify", "--learning-rates", "inf"), 1, "learning_rates must be finite and above 0"),
         (("fake", "--ab", "a", "b", "--level", "2"), 1, "level must lie between"),
-        (("fake", "--against", "a"), 2, "'a' is not of the form name=value"),
+        (("fake", "--against", "a"), 2, "'a' does not have the form name=value"),
         (("fake", "--against", "nonsense=1"), 1, "nonsense"),
-        (("fake", "--against", "seed=1", "--ab", "a", "b"), 2, "exclude each other"),
+        (("fake", "--against", "seed=1", "--ab", "a", "b"), 2, "cannot be used together"),
         (("fake", "--warmup-batches", "300"), 1, "leaves none to measure"),
         (("fake", "--checkpoint-every", "5"), 2, "checkpoint-every"),
         (("command", "--", "true"), 1, "runs an external program"),

@@ -67,7 +67,7 @@ def test_identical_repeats_are_said_to_be_identical_and_are_not_further_seeds(st
     assert parts.identical and (parts.seeds, parts.repeated, parts.runs) == (3, 1, 5)
     text = cli("variance", "s:v").out
     assert "Repeats with the same seed are identical" in text
-    assert "the seed decides everything that varies" in text
+    assert "the seed determines the result" in text
     by_glob = fairtrial.variance("s/v.*", store=store.root)
     assert by_glob.to_dict() == found.to_dict()
 
@@ -86,8 +86,8 @@ def test_repeats_that_differ_are_shown_apart_from_seeds(store: Store, cli: Cli, 
     assert parts.between_seeds.value is not None and parts.between_seeds.value > 0.01
     assert parts.share.value is not None and parts.share.value > 0.99
     lines = cli("variance", "s:v").out.splitlines()
-    assert any(line.startswith("Same seed, run again: sd of the AUC") for line in lines)
-    assert any(line.startswith("Different seeds, beyond that: sd") for line in lines)
+    assert any(line.startswith("Repeats with the same seed: sd of the AUC") for line in lines)
+    assert any(line.startswith("Additional noise between seeds: sd") for line in lines)
     assert any(line.startswith("Seeds account for > 99 % of the variance (95 % interval") for line in lines)
     assert cli("variance", "s:v", "--format", "json").json["same_seed"]["auc"]["seeds"] == 3
 

@@ -156,8 +156,8 @@ def test_all_problems_are_told_at_once_with_the_nearest_names(tmp_path: Path, cl
     bad = cli("research", "init", "--id", "a b", "--title", "T", "--type", "datset", "--license", "Apache2.0",
               "--author", "Ada; orcid=0000-0002-1825-0098", "--doi", "11.5")  # fmt: skip
     assert bad.code == 1 and not (tmp_path / "artifact.yaml").exists()
-    for told in ("'a b'", "must be one of dataset, model, code or experiment", "did you mean 'Apache-2.0'?", "no ORCID",
-                 "is no DOI"):  # fmt: skip
+    for told in ("'a b'", "must be one of dataset, model, code or experiment", "did you mean 'Apache-2.0'?", "not a valid ORCID",
+                 "is not a DOI"):  # fmt: skip
         assert told in bad.err
     (tmp_path / "artifact.yaml").write_text("id: a\ntitel: T\n")
     with pytest.raises(InvalidOptions) as error:

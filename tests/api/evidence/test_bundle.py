@@ -396,7 +396,7 @@ def zip_with(path: Path, *entries: tuple[str, bytes, int]) -> Path:
         ("a\\..\\evil", 0o100644, "no path may have"),
         ("a//b", 0o100644, "has an empty part"),
         ("link", stat.S_IFLNK | 0o777, "is a link"),
-        ("pipe", stat.S_IFIFO | 0o644, "neither an ordinary file"),
+        ("pipe", stat.S_IFIFO | 0o644, "neither a regular file"),
     ],
 )
 def test_a_zip_that_could_write_elsewhere_is_refused(tmp_path: Path, name: str, mode: int, why: str) -> None:
@@ -409,7 +409,7 @@ def test_a_zip_that_could_write_elsewhere_is_refused(tmp_path: Path, name: str, 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_names_that_stand_for_one_file_are_refused(tmp_path: Path) -> None:
     for other in ("a.txt", "A.txt"):
-        with pytest.raises(UserError, match="is in it twice"):
+        with pytest.raises(UserError, match=r"it contains .* twice"):
             verify_bundle(zip_with(tmp_path / "x.zip", ("a.txt", b"1", 0o100644), (other, b"2", 0o100644)))
 
 
@@ -417,7 +417,7 @@ def test_a_truncated_zip_and_other_files_are_refused(made: Made, tmp_path: Path)
     whole = made.bundle.read_bytes()
     for size in (0, 100, len(whole) // 2, len(whole) - 10):
         (tmp_path / "cut.zip").write_bytes(whole[:size])
-        with pytest.raises(UserError, match="is no whole zip file"):
+        with pytest.raises(UserError, match="is not a complete zip file"):
             verify_bundle(tmp_path / "cut.zip")
     with pytest.raises(UserError, match="no bundle"):
         verify_bundle(tmp_path / "none.zip")
@@ -431,7 +431,7 @@ def test_a_damaged_stream_is_a_sentence(made: Made, tmp_path: Path) -> None:
         info = archive.getinfo("artifact.journal.jsonl")
     whole[info.header_offset + 30 + len(info.filename) + 40] ^= 0xFF
     (tmp_path / "x.zip").write_bytes(whole)
-    with pytest.raises(UserError, match="is no whole zip file"):
+    with pytest.raises(UserError, match="is not a complete zip file"):
         verify_bundle(tmp_path / "x.zip")
 
 
@@ -440,7 +440,7 @@ def test_a_zip_that_was_made_to_fill_a_disk_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("manifest.json", b"0" * 1000)
     with zipfile.ZipFile(path) as archive:
-        for size, why in ((1 << 40, "more than a bundle may"), (1 << 30, "to fill a disk")):
+        for size, why in ((1 << 40, "more than a bundle may"), (1 << 30, "looks like a zip bomb")):
             archive.infolist()[0].file_size = size
             with pytest.raises(UserError, match=why):
                 refuse_unsafe(archive, path)
@@ -456,7 +456,7 @@ def test_a_container_that_was_touched_is_named(made: Made, content: Content, tmp
             archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), each)
     (tmp_path / "other.zip").write_bytes(rezipped.getvalue())
     found = told(verify_bundle(tmp_path / "other.zip"))
-    assert "not in the order" in found and "another time, mode or comment" in found
+    assert "not in the original order" in found and "the time, mode or comment of its entry was changed" in found
 
 
 def test_no_byte_of_the_container_is_left_unlooked_at(made: Made, tmp_path: Path) -> None:
@@ -477,7 +477,7 @@ def test_no_byte_of_the_container_is_left_unlooked_at(made: Made, tmp_path: Path
         except UserError:
             continue  # refused before anything of it was unpacked
     path.write_bytes(whole + b"HELLO")
-    assert "behind the directory" in told(verify_bundle(path))
+    assert "after the directory" in told(verify_bundle(path))
     moved = whole[:start] + b"x" * 600 + whole[start:-6] + (start + 600).to_bytes(4, "little") + whole[-2:]
     path.write_bytes(moved)
     assert "between the last file of the archive and its directory" in told(verify_bundle(path))
@@ -505,7 +505,7 @@ def test_a_run_that_was_changed_to_nonsense_is_named(
 def test_a_ledger_that_was_changed_to_nonsense_is_named(content: Content, verified: Any, number: bytes) -> None:
     changed = re.sub(rb'"time":[0-9.e+]+', b'"time":' + number, content["registrations/ledger.jsonl"])
     found = told(verified(rehashed({**content, "registrations/ledger.jsonl": changed})))
-    assert "entry 1 of the ledger is not spelled as it was written" in found
+    assert "entry 1 of the ledger is not in its original form" in found
 
 
 @pytest.mark.parametrize("part", ["about", "excluded", "files", "signer"])

@@ -68,7 +68,7 @@ def test_what_is_allowed_by_file_or_by_kind_is_packed_and_said(cli: Cli, made: P
     add_notes(cli, made, f"{TOKEN}\n")
     by_file = bundle(cli, "--allow", "project/notes.md")
     assert by_file.code == 0, by_file.err
-    assert "Packed by --allow: 1 text" in by_file.err
+    assert "Included because of --allow: 1 text" in by_file.err
     assert TOKEN not in by_file.err
     assert bundle(cli, "--allow", "kind:github-token", "--force").code == 0
     assert bundle(cli, "--allow", "kind:aws-access-key", "--force").code == 1

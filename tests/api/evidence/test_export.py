@@ -185,12 +185,12 @@ def test_a_refusal_and_a_foreign_bucket_are_told(
     assert refused.code == 1 and "refused with 401: no such token" in refused.err and "bad" not in refused.out
     monkeypatch.setenv("ZENODO_TOKEN", "good")
     zenodo.elsewhere = True
-    assert "not its own address" in cli("research", "deposit", str(zipped), "--api", zenodo.address, "--yes").err
+    assert "which is on another host" in cli("research", "deposit", str(zipped), "--api", zenodo.address, "--yes").err
 
 
 def test_a_token_goes_to_encrypted_places_alone() -> None:
     for api in ("http://zenodo.org/api", "ftp://x", "zenodo.org"):
-        with pytest.raises(UserError, match="no address that a token"):
+        with pytest.raises(UserError, match="not a safe address to send a token"):
             check_api(api)
 
 

@@ -86,7 +86,7 @@ def a_manifest(**changes: Any) -> bytes:
     ("changes", "why"),
     [
         ({"files": {"../x": {"bytes": 1, "sha256": "0" * 64}}}, "leads out of the folder"),
-        ({"files": {n: {"bytes": 1, "sha256": "0" * 64} for n in "aA"}}, "name the same file"),
+        ({"files": {n: {"bytes": 1, "sha256": "0" * 64} for n in "aA"}}, "refer to the same file"),
         ({"files": {"a": {"bytes": -1, "sha256": "0" * 64}}}, "files.a.bytes: must be"),
         ({"files": {"a": {"bytes": "1", "sha256": "0" * 64}}}, "files.a.bytes: must be"),
         ({"files": {"a": {"bytes": 1 << 50, "sha256": "0" * 64}}}, "files.a.bytes: must be"),
@@ -122,7 +122,7 @@ def test_a_moment_that_no_calendar_has_is_not_one_of_a_ledger() -> None:
     row = {**dict.fromkeys(KEYS, "x"), "about": {}, "entry": 1, "registration": "0" * 64}
     for moment in (1e300, -1.0, True):
         found = parse_ledger(canonical_json({**row, "time": moment}) + b"\n")
-        assert found.entries == () and "entry 1 of the ledger is not spelled" in found.problems[0]
+        assert found.entries == () and "entry 1 of the ledger is not in its original form" in found.problems[0]
     assert len(parse_ledger(canonical_json({**row, "time": 5.0}) + b"\n").entries) == 1
 
 

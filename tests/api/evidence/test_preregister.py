@@ -195,13 +195,13 @@ def test_an_amendment_takes_the_place_of_what_it_amends(project: ProjectPaths, s
 
 def test_a_study_has_one_plan_at_a_time(project: ProjectPaths, study: Path, store: Store) -> None:
     first = register_study(project, study, store, derive=2).registration
-    with pytest.raises(UserError, match=f"registered already, as {first.sha256}"):
+    with pytest.raises(UserError, match=f"already registered as {first.sha256}"):
         register_study(project, study, store, derive=2)
     other = project.root / "other.yaml"
     other.write_text(STUDY.replace("study: s", "study: other"))
-    with pytest.raises(UserError, match="is about study 's', its amendment about study 'other'"):
+    with pytest.raises(UserError, match="is about study 's', but its amendment is about study 'other'"):
         register_study(project, other, store, amends=first.sha256)
-    with pytest.raises(UserError, match="its amendment about no study"):
+    with pytest.raises(UserError, match="its amendment is about no study"):
         preregister(project.artifact, hypothesis="h", methods="m", amends=first.sha256, store=store.root)
     assert len(read_ledger(project.registrations).entries) == 1
 
@@ -349,7 +349,7 @@ def test_a_git_tag_carries_the_order_as_far_as_others_have_it(
     order = next(check for check in checked.checks if check.name == "order")
     assert "git tag" in order.detail and "can confirm" in order.detail
     git("tag", "-f", "-a", done.anchor["name"], "-m", "another text")
-    assert "has another hash" in preregister_verify(found.path, store).sentence
+    assert "does not contain this hash" in preregister_verify(found.path, store).sentence
     git("tag", "-d", done.anchor["name"])
     gone = preregister_verify(found.path, store)
     assert gone.intact and not gone.anchored
@@ -371,7 +371,7 @@ def test_a_file_proves_something_only_where_others_kept_it(
     here = preregister_verify(found.path, store)
     assert here.intact and not here.anchored
     assert next(check for check in here.checks if check.name == "order").detail.endswith("by the author's clock")
-    assert done.anchor and "proves nothing here" in done.anchor["proves"]
+    assert done.anchor and "local file proves nothing" in done.anchor["proves"]
     copy = tmp_path / "copy.txt"
     copy.write_bytes(project.registrations.anchor(found.sha256).read_bytes())
     assert preregister_verify(found.path, store, published=copy).anchored
@@ -390,7 +390,7 @@ def test_verify_ends_with_three_where_something_does_not_fit(
     assert told["result"] == "intact, signer unknown" and told["registration"] == found.sha256
     found.path.write_bytes(found.path.read_bytes().replace(b"new is better", b"new is bettor"))
     broken = cli("research", "verify", str(found.path), *place)
-    assert broken.code == 3 and "not intact: the content has another hash" in broken.out
+    assert broken.code == 3 and "not intact: the content does not match its hash" in broken.out
     assert cli("research", "verify", str(study), *place).code == 3
     assert cli("research", "verify", "nothing.json", *place).code == 1
 

@@ -88,7 +88,7 @@ def test_the_deviations_are_in_text_and_json(plan: Registration, store: Store, c
     ]  # fmt: skip
     for said in ("extra seeds: not registered, and not used: 7", "1 of 3 registered seeds of base were not run"):
         assert said in shown.out
-    assert "Exploratory, beyond the plan:" in shown.out and "with 6 deviations" in shown.out
+    assert "Exploratory, not in the registered plan:" in shown.out and "with 6 deviations" in shown.out
     assert (told["metric"], told["exploratory"]["metric"]) == ("report_accuracy", "eval_accuracy")
     assert told["comparisons"][0]["alpha"] == 0.05 and told["comparisons"][0]["n_control"] == 2
     assert "exploratory: beyond the plan" in told["exploratory"]["comparisons"][0]["label"]
@@ -105,7 +105,7 @@ def test_an_option_that_was_registered_is_no_deviation(
     )
     assert told["plan"]["deviations"] == [] and told["exploratory"] is None and told["certificate"]
     refused = cli("analyze", "s", "--plan", str(plan.path), "--store", str(store.root))
-    assert refused.code == 2 and "--plan and a study exclude each other" in refused.err
+    assert refused.code == 2 and "--plan and a study cannot be used together" in refused.err
 
 
 def test_an_ordinary_analysis_of_a_registered_study_says_so(
@@ -134,7 +134,7 @@ def test_registered_rules_exclude_runs_and_only_they_do(project: ProjectPaths, s
 def test_a_registration_that_was_changed_is_not_followed(plan: Registration, store: Store) -> None:
     fill(store, plan.seeds[:1])
     plan.path.write_bytes(plan.path.read_bytes().replace(b'"alpha": 0.05', b'"alpha": 0.25'))
-    with pytest.raises(CheckFailed, match="another hash"):
+    with pytest.raises(CheckFailed, match="does not match its hash"):
         analyze_by_plan(plan.path, store=store.root)
 
 

@@ -172,7 +172,7 @@ def test_a_winner_that_is_the_baseline_runs_alone_and_says_so(cli: Callable[...,
     line = ("sweep", "fake", "--param", "effect=-0.1,0", "--steps", "5", "--runs", "2", "--confirm", "2")
     answer = cli(*line)
     assert answer.code == 0, answer.err
-    assert "It is the baseline itself" in answer.out
+    assert "The best value is the baseline itself" in answer.out
     found = cli(*line, "--format", "json").json["confirmation"]
     assert found["winner"] == found["baseline"] == "effect=0.0"
     assert (found["verdict"], found["comparison"]) == (None, None)

@@ -145,7 +145,7 @@ def test_the_document_is_the_documented_one(cli: Cli, luck: str, store: Store) -
     assert "only the best checkpoint" in text
     shown = cli("evaluate", "s/v.seed1", "--checkpoint", "best-2", "--episodes", "30").out
     assert "best-2" in shown and "30 episodes" in shown and "[" in shown
-    assert "evaluated again" in cli("runs", "show", "s/v.seed1").out
+    assert "re-evaluated" in cli("runs", "show", "s/v.seed1").out
 
 
 def test_references_that_are_missing_are_asked_for(cli: Cli, store: Store) -> None:

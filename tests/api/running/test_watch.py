@@ -108,7 +108,7 @@ def test_what_no_launcher_is_at_work_on_stays_queued_and_is_said(cli: Cli, store
     launch(study, store=store.root)
     save_plan(store, {**study.to_dict(), "seeds": [1, 2, 3]})
     told = cli("runs", "watch", "s")
-    assert told.code == 0 and "2 completed" in told.out and "no launcher is at work on the rest" in told.out
+    assert told.code == 0 and "2 completed" in told.out and "no launcher is running the rest" in told.out
     with launching(store.paths, "s"):
         assert watch_study("s").launching and not watch_study("s").over
         once = cli("runs", "watch", "s", "--once", "--format", "json").json
@@ -125,8 +125,8 @@ def test_a_run_that_writes_nothing_is_pointed_out() -> None:
     from fairtrial.cli._watch_text import _remark
 
     slow = CellState("r", "v", 1, Status.RUNNING, 1, 2, 99.0, silent_s=45.0, heard_s=2.0)
-    assert _remark(slow) == "lives, has written nothing for 45.0 s"
-    assert _remark(replace(slow, heard_s=45.0)) == "no sign of life for 45.0 s"
+    assert _remark(slow) == "alive, but nothing logged for 45.0 s"
+    assert _remark(replace(slow, heard_s=45.0)) == "no heartbeat for 45.0 s"
     assert _remark(CellState("r", "v", 1, Status.RUNNING, 1, 2, 99.0, 5.0)) == ""
 
 
@@ -143,7 +143,7 @@ def test_a_study_that_is_not_there_is_named(store: Store) -> None:
 def test_a_study_is_left_running_and_come_back_to(cli: Cli, store: Store) -> None:
     """The process that launched is gone; its study goes on in a session of its own."""
     told = cli(*LINE, "--seeds", "2", "--steps", "30", "--step-time", "0.01", "--detach")
-    assert told.code == 0 and "goes on in process" in told.out
+    assert told.code == 0 and "running as PID" in told.out
     assert "fairtrial runs watch 'my study'" in told.out
     assert cli("runs", "watch", "my study").code == 0
     assert watch_study("my study").counts == {"completed": 4}

@@ -127,10 +127,10 @@ def test_altair_finds_nothing_wrong_with_a_frontier() -> None:
 def test_a_frontier_says_what_it_shows() -> None:
     text = words(frontier(MEASURED))
     assert all(f">{row['name']}<" in text for row in MEASURED)
-    assert "Bars are 95 % intervals; higher is better. Blue: on the frontier. Grey: dominated." in text
-    assert "Line: the best up to each cost." in text
+    assert "Bars are 95 % intervals; higher is better. Blue: on the frontier. Gray: dominated." in text
+    assert "Line: the best result up to each cost." in text
     plain = words(frontier([point("a", 1, 0.5), point("b", 2, 0.4)], better="lower"))
-    assert "Dots are means; lower is better. Blue: on the frontier. Line: the best up to each cost." in plain
+    assert "Dots are means; lower is better. Blue: on the frontier. Line: the best result up to each cost." in plain
 
 
 def test_the_axes_say_what_is_paid_and_what_is_had() -> None:
@@ -182,7 +182,7 @@ def test_intervals_are_bars_in_both_directions_where_they_are_known() -> None:
 
 def test_an_interval_without_an_end_has_an_arrow() -> None:
     chart = frontier([*DOCUMENTED, point("vague", 20, 0.85, False, cost_low=-5, cost_high=25, low=0.8, high=None)])
-    assert "An arrow: the interval goes on." in words(chart)
+    assert "Arrows: the interval extends beyond the frame." in words(chart)
     back, forth, *_ = [rows for rows in layers_of(chart, "point") if rows]
     assert [row["x"] for row in back] == [domain(chart, "x")[0]]
     assert [row["y"] for row in forth][-1] in domain(chart, "y")
@@ -193,14 +193,14 @@ def test_intervals_wider_than_all_differences_are_drawn_whole() -> None:
     chart = frontier(rows)
     assert domain(chart, "x")[0] < 7 and domain(chart, "x")[1] > 13
     assert domain(chart, "y")[0] < 0.6 and domain(chart, "y")[1] > 1
-    assert "An arrow" not in words(chart)
+    assert "Arrows" not in words(chart)
 
 
 @pytest.mark.slow
 def test_costs_far_apart_have_a_logarithmic_axis_and_that_is_said() -> None:
     assert is_log(frontier())
     assert ticks_of(frontier()) == [7, 10, 20, 30, 50, 70, 100]
-    assert "The cost axis is logarithmic: equal distances are equal factors." in words(frontier())
+    assert "The cost axis is logarithmic." in words(frontier())
     assert not is_log(frontier(DOCUMENTED[:4]))
     assert "logarithmic" not in words(frontier(DOCUMENTED[:4]))
 
@@ -277,7 +277,7 @@ def test_a_name_far_from_its_point_has_a_line_to_it() -> None:
 def test_where_names_find_no_room_there_are_numbers_in_order_of_cost_and_a_list() -> None:
     rows = cloud(30, LONG + " {}")
     chart = frontier(rows)
-    assert "Numbers: in order of cost, with names at the right." in words(chart)
+    assert "Numbers are in order of cost; their names are at the right." in words(chart)
     *_, numbered, named = layers_of(chart, "text")
     assert [row["text"] for row in numbered] == [str(number) for number in range(1, 31)]
     by_cost = sorted(rows, key=lambda row: float(row["cost"]))
@@ -291,7 +291,7 @@ def test_where_names_find_no_room_there_are_numbers_in_order_of_cost_and_a_list(
 def test_of_very_many_points_the_frontier_is_named_and_the_rest_is_counted() -> None:
     rows = cloud(120)
     text = words(frontier(rows))
-    assert "No room for " in text
+    assert "No space for " in text
     assert all(f">{row['name']}<" in text for row in rows if row["member"])
 
 
@@ -321,7 +321,7 @@ def test_a_point_that_diverged_does_not_flatten_the_others() -> None:
     chart = frontier(losses, better="lower")
     low, high = domain(chart, "y")
     assert high < 1
-    assert "Some means lie outside the frame." in words(chart)
+    assert "Some means are outside the frame." in words(chart)
     (line,) = layers_of(chart, "line")
     drawn = [row["y"] for row in line if row["y"] is not None]
     assert drawn[0] == high and min(drawn) > low

@@ -1,6 +1,6 @@
-"""Charts: plain data in, an object out that `save` writes as PNG, SVG or PDF.
+"""Charts: functions that take plain data and return a chart object, which `save` writes as PNG, SVG or PDF.
 
-A chart is one function that makes rows, draws them as layers on a `Frame`, and gives its finding as the title.
+Each chart is one function. It builds rows, draws them as layers on a `Frame`, and puts its finding into the title.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several arms of one experiment side by side: every run, the mean on its interval, and who is among the best."""
+"""Chart of several arms: every run, the mean with its interval, and which arms may be the best."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fairtrial.report.charts.places import Interval, domain_of, finite, known, o
 from fairtrial.report.charts.style import BLUE, CONTROL, VERMILLION, shown
 
 COLOURS = {"best": BLUE, "alike": BLUE, "other": VERMILLION, "baseline": CONTROL}
-WORDS = {"best": "best", "alike": "alike", "baseline": "baseline"}
+WORDS = {"best": "best", "alike": "may be best", "baseline": "baseline"}
 MEANINGS = {
-    "alike": "Blue, alike: cannot be told apart from the best.",
-    "other": "Orange: can be told apart from the best.",
-    "baseline": "Grey: the baseline.",
+    "alike": "Blue, may be best: statistically indistinguishable from the best.",
+    "other": "Orange: statistically distinguishable from the best.",
+    "baseline": "Gray: the baseline.",
 }
 BELOW = 0.27
-"""How far runs lie below their bar, in lines: on it they could not be seen."""
+"""Offset of the single runs below the interval bar, in rows. On the bar they would be hidden."""
 
 
 def arms(rows: Sequence[Mapping[str, Any]], *, metric: str, level: float, title: str, better: str = "higher") -> Chart:
-    """Every arm on a line of its own: rows have name, value, low, high, runs and group (a key of COLOURS)."""
+    """Draw one line per arm. Rows have name, value, low, high, runs and group (a key of COLOURS)."""
     drawn = [_drawable(row, place) for place, row in enumerate(rows)]
     if all(row["value"] is None for row in drawn):
         raise NothingToDraw(f"there is nothing to draw: no arm has a value of {metric}")
@@ -64,7 +64,7 @@ def _drawable(row: Mapping[str, Any], place: int) -> dict[str, Any]:
 
 
 def _domain(rows: Rows) -> Interval:
-    """All means and runs but strays, a bar of usual width about each mean, and limits that are not far from these."""
+    """Return axis limits that contain all means and runs except outliers, and the interval limits close to them."""
     half = (usual_width(rows) or 0.0) / 2
     values = finite(row["value"] for row in rows)
     low, high = without_strays(values, (run for row in rows for run in row["runs"]))
@@ -80,8 +80,8 @@ def _written(value: float, span: float) -> str:
 
 def _reading(rows: Rows, level: float, better: str) -> str:
     bars, several = any(row["interval"] for row in rows), any(len(row["runs"]) > 1 for row in rows)
-    marks = f"Bars are {100 * level:g} % intervals of single means" if bars else "Large dots are means"
-    marks = f"{marks}, small dots single runs" if several else marks if bars else "One run per arm"
+    marks = f"Bars are {100 * level:g} % intervals of each mean" if bars else "Large dots are means"
+    marks = f"{marks}, small dots are single runs" if several else marks if bars else "One run per arm"
     present = {row["group"] for row in rows}
     groups = [meaning for group, meaning in MEANINGS.items() if group in present]
     return " ".join([f"{marks}; {better} is better.", *groups])

@@ -1,4 +1,4 @@
-"""Bootstrap distributions: the resampled mean differences as a histogram, with the intervals below it."""
+"""Chart of bootstrap distributions: a histogram of the resampled mean differences, with the intervals below it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from fairtrial.report.charts.style import BLUE, CONTROL, INK
 BINS = 40
 TALL, LOW, ROW = 190, 100, 26
 WIDE, NARROW = 480, 300
-"""Heights of a histogram and of a row below it, and widths of a panel, in pixels: alone, and among others."""
+"""Sizes in pixels: histogram height (one panel, several panels), row height, panel width (one, several)."""
 
 ZERO_WITHIN = 4.0
-"""Zero is in the frame where it is at most so many times the width of all else away."""
+"""Zero is inside the frame if its distance is at most this many times the width of everything else."""
 
 Drawn = tuple[str, float | None, float | None]
-"""An interval: the method that made it, and its limits."""
+"""An interval: the name of its method, and its limits."""
 
 
 @dataclass(frozen=True)
 class Resamples:
-    """One difference: its name, the resampled means, the mean itself, and the intervals to draw below them."""
+    """One difference: its name, the resampled means, the observed mean, and the intervals to draw below them."""
 
     name: str
     draws: Sequence[float]
@@ -41,18 +41,18 @@ class Resamples:
 def bootstrap_distribution(
     resamples: Sequence[Resamples], *, metric: str, level: float | None, sesoi: float | None, title: str
 ) -> Chart:
-    """How far each mean difference moves when runs are drawn again with replacement, a panel per difference."""
+    """Draw the bootstrap distribution of each mean difference, one panel per difference."""
     drawable = [each for each in resamples if len(finite(each.draws))]
     if not drawable:
         raise NothingToDraw(f"there is nothing to draw: no difference in {metric} was resampled")
     alone = len(drawable) == 1
     frames = [_frame(each, sesoi, metric if alone else None) for each in drawable]
     panels = [_panel(frame, each, sesoi, alone=alone) for frame, each in zip(frames, drawable, strict=True)]
-    at = "Each interval at its own level in the family" if level is None else f"Intervals at {100 * level:g} %"
+    at = "Each interval has its own level in the family" if level is None else f"Intervals at {100 * level:g} %"
     messages = [
         "" if alone else f"Difference in {metric}, candidate − control.",
         f"Bars: means of {len(drawable[0].draws):,} resamples of the runs; dark: inside the bootstrap interval.",
-        f"{at}{'; grey: the one of the verdict' if any(len(each.intervals) > 1 for each in drawable) else ''}.",
+        f"{at}{'; gray: the interval of the verdict' if any(len(each.intervals) > 1 for each in drawable) else ''}.",
         too_small(sesoi),
         _zero_words(frames),
         max(goes_on(frame, _intervals(each)) for frame, each in zip(frames, drawable, strict=True)),
@@ -103,7 +103,7 @@ def _row_at(frame: Frame, resamples: Resamples, place: int) -> float:
 
 
 def _bars(frame: Frame, resamples: Resamples, inside: Interval | None) -> list[dict[str, Any]]:
-    """A bar per bin that holds a draw. The outermost draws, one in a thousand at each end, are not drawn."""
+    """Return one bar per non-empty bin. The outermost 0.1 % of the draws at each end are not drawn."""
     draws = finite(resamples.draws)
     counts, edges = np.histogram(draws, BINS, range=tuple(np.quantile(draws, [0.001, 0.999])))
     base = frame.height - ROW * len(resamples.intervals) - ROW // 2
@@ -127,7 +127,7 @@ def _intervals(resamples: Resamples) -> list[Interval | None]:
 def _zero_words(frames: Sequence[Frame]) -> str:
     if all(map(_shows_zero, frames)):
         return ""
-    return "Zero lies outside the frame." if len(frames) == 1 else "Panels without a line at zero do not reach it."
+    return "Zero is outside the frame." if len(frames) == 1 else "Panels without a zero line do not reach zero."
 
 
 def _shows_zero(frame: Frame) -> bool:

@@ -1,4 +1,4 @@
-"""Learning curves: every run faintly, the mean over them with its band, and the name where the line ends."""
+"""Chart of learning curves: faint single runs, the mean with its band, and the variant's name at the line's end."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from fairtrial.report.charts.style import HEIGHT, colour_of, dash_of, short_name
 POINTS = 500
 RUNS = 100
 ALL_POINTS = 30_000
-"""Of one line, runs of one variant, and points of all faint lines: more would cost seconds and show nothing."""
+"""Limits on points per line, runs per variant, and points of all run lines. More take seconds but show no more."""
 
 Line = tuple[Sequence[float], Sequence[float]]
 
 
 @dataclass(frozen=True)
 class Band:
-    """One variant over training: the mean, its interval at each step (NaN where unknown), and the runs behind it."""
+    """The curve of one variant: the mean and its interval at each step (NaN if unknown), and the single runs."""
 
     variant: str
     steps: Sequence[float]
@@ -51,7 +51,7 @@ class Band:
 def learning_curves(
     bands: Sequence[Band], *, metric: str, level: float, window: Interval | None = None, title: str | None = None
 ) -> Chart:
-    """How a metric went while training, one line per variant; `window` is what the summary looks at."""
+    """Draw a metric over training steps, one line per variant. `window` is the range that the summary uses."""
     if not any(len(finite(band.mean)) for band in bands):
         raise NothingToDraw(f"there is nothing to draw: no variant has a value of {metric}")
     frame = _frame(bands, metric)
@@ -66,7 +66,7 @@ def learning_curves(
     ]
     messages = [
         _what_is_drawn(bands, level),
-        "Shaded: the steps of the summary." if window else "",
+        "Shaded: the steps used by the summary." if window else "",
         "Some lines leave the frame." if _overflows(bands, frame.y.domain) else "",
     ]
     span = frame.y.domain[1] - frame.y.domain[0]
@@ -86,7 +86,7 @@ def _frame(bands: Sequence[Band], metric: str) -> Frame:
 
 
 def _over(parts: Iterable[Numbers]) -> Array:
-    """The numbers of many series in one array."""
+    """Concatenate many series into one array."""
     return np.concatenate([np.empty(0), *map(as_numbers, parts)])
 
 
@@ -131,7 +131,7 @@ def _faintness(bands: Sequence[Band]) -> float:
 
 
 def _last(band: Band) -> tuple[float, float] | None:
-    """The last step at which the mean is known, and the mean there."""
+    """Return the last step at which the mean is known, and the mean there."""
     known_ends = [(float(x), float(y)) for x, y in zip(band.steps, band.mean, strict=True) if known(y) is not None]
     return max(known_ends, default=None)
 

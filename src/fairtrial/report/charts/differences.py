@@ -1,4 +1,4 @@
-"""The differences of paired runs, each as a dot, with their mean and its interval below."""
+"""Chart of paired differences: one dot per pair, with the mean and its interval below."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def difference_distribution(
     metric: str,
     title: str,
 ) -> Chart:
-    """Where the single differences lie, and the mean with its interval below them."""
+    """Draw the single differences as dots, and the mean with its interval below them."""
     differences: list[float] = sorted(finite(samples).tolist())
     if not differences:
         raise NothingToDraw(f"there is nothing to draw: no difference in {metric} is a finite number")
@@ -57,7 +57,7 @@ def difference_distribution(
 
 
 class _Swarm:
-    """Dots for differences; those near each other are stacked about a middle line, so that each can be seen."""
+    """A beeswarm of differences: dots close to each other are stacked around a middle line so that all are visible."""
 
     def __init__(self, x: Axis, differences: Sequence[float]) -> None:
         count = len(differences)

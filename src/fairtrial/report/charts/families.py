@@ -1,4 +1,4 @@
-"""A family of comparisons as a forest plot: one line per candidate, with its interval and its verdict."""
+"""Forest plot of a family of comparisons: one line per candidate, with its interval and its verdict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairtrial.report.charts.style import CONTROL, INK, VERDICTS
 
 
 def forest(rows: Sequence[Mapping[str, Any]], *, metric: str, level: float, sesoi: float | None, title: str) -> Chart:
-    """Every comparison of a family, one under the other: rows have name, value, low, high and verdict."""
+    """Draw every comparison of a family on its own line. Rows have name, value, low, high and verdict."""
     if not rows:
         raise NothingToDraw("there is nothing to draw: the family has no comparison")
     drawn = [_drawable(row, place) for place, row in enumerate(rows)]
@@ -47,7 +47,7 @@ def _drawable(row: Mapping[str, Any], place: int) -> dict[str, Any]:
 
 
 def _domain(rows: Rows, sesoi: float | None) -> Interval:
-    """All values and zero, and the limits of all intervals but those far wider than most."""
+    """Return axis limits that contain all values, zero, and all intervals except those far wider than most."""
     usual = usual_width(rows) or 0.0
     middle = [value + side * usual / 2 for value in finite(row["value"] for row in rows) for side in (-1, 1)]
     margin = [] if sesoi is None else [-sesoi, sesoi]

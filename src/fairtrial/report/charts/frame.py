@@ -1,4 +1,4 @@
-"""The one grammar of all charts: a frame with two axes, and layers of marks drawn on it from plain rows."""
+"""The base of all charts: a frame with two axes, and layers of marks drawn on it from plain rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Mark = Literal["area", "circle", "line", "point", "rect", "rule", "text"]
 
 @dataclass(frozen=True)
 class Axis:
-    """One direction of a frame: what it measures, from where to where, and its ticks; `labels` is an expression."""
+    """One axis of a frame: title, domain, scale and ticks. `labels` is a Vega expression."""
 
     title: str
     domain: Interval
@@ -31,12 +31,12 @@ class Axis:
     drawn: bool = True
 
     def share(self, value: float) -> float:
-        """How far along the axis a value lies, from 0 to 1."""
+        """Return the relative position of a value on the axis, from 0 to 1."""
         low, high, value = (math.log(x) if self.log else x for x in (*self.domain, value))
         return (value - low) / (high - low)
 
     def value(self, share: float) -> float:
-        """The value at a share of the axis; also beyond its ends, which is where labels go."""
+        """Return the value at a relative position. Positions outside 0 to 1 are allowed, for labels."""
         low, high = (math.log(x) if self.log else x for x in self.domain)
         value = low + share * (high - low)
         return math.exp(value) if self.log else value
@@ -55,7 +55,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Frame:
-    """A plot area. Rows have `x` and `y`, and if they like `x2`, `y2`, `colour`, `dash`, `text`, `group`, `order`."""
+    """A plot area. Rows have `x` and `y`; optional keys are `x2`, `y2`, `colour`, `dash`, `text`, `group`, `order`."""
 
     x: Axis
     y: Axis
@@ -63,39 +63,39 @@ class Frame:
     height: int = HEIGHT
 
     def x_at(self, pixel: float) -> float:
-        """The value that is so many pixels from the left edge."""
+        """Return the value at this many pixels from the left edge."""
         return self.x.value(pixel / self.width)
 
     def y_at(self, pixel: float) -> float:
-        """The value that is so many pixels below the top edge."""
+        """Return the value at this many pixels below the top edge."""
         return self.y.value(1 - pixel / self.height)
 
     def pixel_of(self, y: float) -> float:
-        """How many pixels below the top edge a value lies."""
+        """Return the distance of a value from the top edge, in pixels."""
         return self.height * (1 - self.y.share(y))
 
     def draw(self, mark: Mark, rows: Rows, **look: Any) -> alt.Chart:
-        """One layer: a mark for each row, or for each group of rows."""
-        values = orjson.dumps(list(rows)).decode()  # as text: Altair would check every number of a list
+        """Return a layer with one mark per row, or per group of rows."""
+        values = orjson.dumps(list(rows)).decode()  # as JSON text, because Altair would validate every number of a list
         data = alt.InlineData(values=values, format=alt.JsonDataFormat(type="json"))
         return alt.Chart(data, mark=alt.MarkDef(type=mark, **look)).encode(**self._channels(rows))
 
     def write(self, rows: Rows, **look: Any) -> alt.Chart:
-        """Words at places; quiet and to the right of them unless told otherwise."""
+        """Return a text layer. By default the text is gray and to the right of its position."""
         return self.draw("text", rows, **{"align": "left", "baseline": "middle", **look})
 
     def across(self, x: float, **look: Any) -> alt.Chart:
-        """A line from top to bottom."""
+        """Return a vertical line across the frame."""
         bottom, top = self.y.domain
         return self.draw("rule", [{"x": x, "y": bottom, "y2": top}], **look)
 
     def along(self, y: float, **look: Any) -> alt.Chart:
-        """A line from left to right."""
+        """Return a horizontal line across the frame."""
         left, right = self.x.domain
         return self.draw("rule", [{"x": left, "x2": right, "y": y}], **look)
 
     def shade(self, left: float, right: float) -> alt.Chart:
-        """A stretch of the horizontal axis, as far as it lies within the frame."""
+        """Shade a range of the horizontal axis, clipped to the frame."""
         low, high = self.x.domain
         bottom, top = self.y.domain
         stretch = {"x": max(left, low), "x2": min(right, high), "y": bottom, "y2": top}
@@ -130,7 +130,7 @@ def _optional() -> dict[str, tuple[str, Any]]:
 
 
 def panel_heading(name: str, width: float) -> list[str]:
-    """The whole name of a panel, in as many lines as it needs; names of variants break after their own marks."""
+    """Wrap the full name of a panel into lines. Variant names may break after punctuation such as `_` or `=`."""
     most, lines = int(width / LETTER / 1.15), [""]
     for part in re.findall(r"[^\s_\-,=+./]*[\s_\-,=+./]?", name):
         for piece in (part[i : i + most] for i in range(0, len(part), most)):
@@ -140,19 +140,19 @@ def panel_heading(name: str, width: float) -> list[str]:
 
 
 def grid(panels: Sequence[Panel], *, columns: int) -> Chart:
-    """Panels side by side, line after line."""
+    """Arrange panels in a grid, row by row."""
     return alt.concat(*panels, columns=columns, spacing=34)
 
 
 def with_note(chart: Chart, note: str, *, width: float = 700) -> Chart:
-    """The same chart with one more sentence below its title."""
+    """Return the chart with one more sentence in its subtitle."""
     words = chart.title.to_dict()
     subtitle = [*words.get("subtitle", []), *wrapped(note, int(width / 5.8))]
     return chart.properties(title=alt.TitleParams(**{**words, "subtitle": subtitle}))
 
 
 def finished(chart: Chart, title: str, subtitle: Sequence[str] = (), *, width: float = 700) -> Chart:
-    """A chart with its finding as the title, what is drawn below it, and the look that all share."""
+    """Return the chart with the finding as its title, the legend text as its subtitle, and the shared style."""
     words: dict[str, Any] = {"text": wrapped(title, int(width / 7.6))}
     lines = [line for text in subtitle if text.strip() for line in wrapped(text, int(width / 5.8))]
     words |= {"subtitle": lines} if lines else {}

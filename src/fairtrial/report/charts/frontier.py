@@ -1,4 +1,4 @@
-"""Cost against a metric: every configuration with its intervals and its name, and the frontier as a staircase."""
+"""Chart of cost versus a metric: every configuration with intervals and name, and the frontier as a staircase."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from fairtrial.report.charts.places import (
 from fairtrial.report.charts.style import BLUE, CONTROL, FAINT, HEIGHT, LETTER, short_names
 
 FACTOR = 20
-"""Costs that differ by more than this would crowd at the left of an even axis."""
+"""Ratio of costs above which the axis is logarithmic. On a linear axis small costs would crowd at the left."""
 
 DOLLARS = (
     "datum.value >= 1e5 ? replace(format(datum.value, '~s'), 'G', 'B') : "
     "datum.value < 0.001 ? format(datum.value, '~e') : format(datum.value, ',~g')"
 )
-"""How ticks of very different sizes are written side by side, as an expression."""
+"""Vega expression that formats tick labels of very different magnitudes."""
 
 NAMED, ROW, KEY_LINE = 60, 12, 16
-"""At most so many points have names; pixels of height for each of many points, and for a line of their list."""
+"""Maximum number of named points, and heights in pixels: per point if there are many, and per line of their list."""
 
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """What one configuration costs and comes to, and whether it is on the frontier."""
+    """The cost and the metric value of one configuration, and whether it is on the frontier."""
 
     name: str
     cost: float
@@ -71,7 +71,7 @@ def frontier(
     better: str,
     estimated: bool,
 ) -> Chart:
-    """What money buys: rows have name, cost, cost_low, cost_high, value, low, high and member (of the frontier)."""
+    """Draw cost versus metric. Rows: name, cost, cost_low, cost_high, value, low, high, member (of the frontier)."""
     points = _points(rows)
     if not points:
         raise NothingToDraw(f"there is nothing to draw: no configuration has both a cost and a value of {metric}")
@@ -91,10 +91,10 @@ def frontier(
     ]
     messages = [
         _marks(points, stairs, level, better),
-        "The cost axis is logarithmic: equal distances are equal factors." if frame.x.log else "",
-        "Numbers: in order of cost, with names at the right." if numbered else "",
+        "The cost axis is logarithmic." if frame.x.log else "",
+        "Numbers are in order of cost; their names are at the right." if numbered else "",
         _outside(frame, points),
-        f"No room for {counted(len(points) - len(labels), 'name')}." if len(labels) < len(points) else "",
+        f"No space for {counted(len(points) - len(labels), 'name')}." if len(labels) < len(points) else "",
     ]
     lost = len(rows) - len(points)
     left_out = f"Left out: {counted(lost, 'configuration')} without a cost or a value of {metric}." if lost else ""
@@ -102,7 +102,7 @@ def frontier(
 
 
 def _points(rows: Sequence[Mapping[str, Any]]) -> list[FrontierPoint]:
-    """All that have a place; those on the frontier come last, since they are drawn over the others."""
+    """Return the points that can be drawn. Frontier points come last, so that they are drawn over the others."""
     points = [
         FrontierPoint(
             name=str(row["name"]),
@@ -126,7 +126,7 @@ def _cost_axis(points: Sequence[FrontierPoint], words: str) -> Axis:
         left, right = _domain(logs, [interval and (_log(interval[0]), _log(interval[1])) for interval in intervals])
         domain = math.exp(left), math.exp(right)
         return Axis(words, domain, labels=DOLLARS, log=True, ticks=round_numbers(domain), grid=False)
-    if low == high:  # a hair's breadth about the only cost would have unreadable ticks
+    if low == high:  # a tiny range around the only cost would have unreadable ticks
         costs = [low / 2, 1.5 * low or 1.0]
     return Axis(words, _domain(costs, intervals), grid=False)
 
@@ -142,7 +142,7 @@ def _metric_axis(points: Sequence[FrontierPoint], metric: str) -> Axis:
 
 
 def _domain(values: Sequence[float], intervals: Sequence[Interval | None]) -> Interval:
-    """All values with a bar of usual width about each, and limits that are not far from these."""
+    """Return axis limits that contain all values with a typical bar around each, and interval limits close to them."""
     bars = [{"interval": interval} for interval in intervals]
     half = (usual_width(bars) or 0.0) / 2
     middle = [value + side * half for value in values for side in (-1, 1)]
@@ -150,7 +150,7 @@ def _domain(values: Sequence[float], intervals: Sequence[Interval | None]) -> In
 
 
 def _stairs(points: Sequence[FrontierPoint], better: str) -> list[FrontierPoint]:
-    """Members by cost, each better than the last; others are on the frontier for something that is not drawn."""
+    """Return the members by cost, each better than the last. Other members are there for an objective not drawn."""
     sign = 1 if better == "higher" else -1
     frontier_points: list[FrontierPoint] = []
     for point in sorted(points, key=lambda point: (point.cost, -sign * point.value)):
@@ -160,7 +160,7 @@ def _stairs(points: Sequence[FrontierPoint], better: str) -> list[FrontierPoint]
 
 
 def _staircase(frame: Frame, stairs: Sequence[FrontierPoint]) -> alt.Chart:
-    """From each member on at its height until the next is to be had, as far as that lies within the frame."""
+    """Draw the frontier: from each member horizontally to the cost of the next, clipped to the frame."""
     costs = np.repeat(as_numbers(point.cost for point in stairs), 2)[1:]
     heights = np.repeat(as_numbers(point.value for point in stairs), 2)[:-1]
     line = zip(*cut(costs, heights, frame.y.domain), strict=True)
@@ -185,7 +185,7 @@ def _dots(frame: Frame, points: Sequence[FrontierPoint]) -> list[alt.Chart]:
 
 
 def _labels(frame: Frame, points: Sequence[FrontierPoint], stairs: Sequence[FrontierPoint]) -> tuple[list[Named], bool]:
-    """Names beside their points if all find room there, else numbers in order of cost; and whether it is numbers."""
+    """Return names next to their points if all fit, else numbers in order of cost; and whether they are numbers."""
     chosen = sorted(points, key=lambda point: (not point.member, point.cost))[:NAMED]
     chosen.sort(key=lambda point: point.cost)
     room = Room(frame, [_pixel(frame, point) for point in points], [*_bars(frame, points), *_steps(frame, stairs)])
@@ -202,7 +202,7 @@ def _with_points(labels: Sequence[Label], points: Sequence[FrontierPoint]) -> li
 
 
 def _pixel(frame: Frame, point: FrontierPoint) -> Pixel:
-    """Where a point is drawn; one that lies outside has its arrow at the edge."""
+    """Return the pixel of a point. A point outside the frame has an arrow at the edge."""
     return frame.width * frame.x.share(point.cost), min(max(frame.pixel_of(point.value), 0.0), float(frame.height))
 
 
@@ -233,7 +233,7 @@ def _leads(frame: Frame, labels: Sequence[Named]) -> alt.Chart:
 
 
 def _words(frame: Frame, labels: Sequence[Named]) -> list[alt.Chart]:
-    """One layer for each way to align words."""
+    """Return one text layer per alignment."""
     aligned: dict[str, list[dict[str, Any]]] = {}
     for label, point in labels:
         x, y = label.along(1)
@@ -243,7 +243,7 @@ def _words(frame: Frame, labels: Sequence[Named]) -> list[alt.Chart]:
 
 
 def _listed(frame: Frame, labels: Sequence[Named]) -> list[alt.Chart]:
-    """To the right of the frame, which name each number stands for, in as many columns as that takes."""
+    """List to the right of the frame which name each number stands for, in as many columns as needed."""
     names = short_names([point.name for _, point in labels])
     columns = math.ceil(len(names) / (frame.height // KEY_LINE))
     lines, width = math.ceil(len(names) / columns), LETTER * max(map(len, names)) + 44
@@ -261,8 +261,8 @@ def _marks(points: Sequence[FrontierPoint], stairs: Sequence[FrontierPoint], lev
     messages = [
         f"{f'Bars are {100 * level:g} % intervals' if bars else 'Dots are means'}; {better} is better.",
         "Blue: on the frontier." if any(point.member for point in points) else "",
-        "Grey: dominated." if not all(point.member for point in points) else "",
-        "Line: the best up to each cost." if len(stairs) > 1 else "",
+        "Gray: dominated." if not all(point.member for point in points) else "",
+        "Line: the best result up to each cost." if len(stairs) > 1 else "",
     ]
     return " ".join(filter(None, messages))
 

@@ -1,6 +1,6 @@
-"""Altair and its renderer, brought in when the first chart is drawn.
+"""Lazy import of Altair and its renderer, on first use.
 
-Start-up stays instant, and a missing package is a sentence. The other files import `alt` from here.
+This keeps start-up fast and turns a missing package into a clear error. The other modules import `alt` from here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Chart", "Panel", "alt", "load"]
 
 
 def load(package: str) -> ModuleType:
-    """A package of the `charts` extra."""
+    """Import a package of the `charts` extra."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
@@ -26,7 +26,7 @@ def load(package: str) -> ModuleType:
 
 
 class _OnDemand:
-    """Stands for a module until something of it is used."""
+    """A proxy for a module that is imported when one of its attributes is first used."""
 
     def __init__(self, package: str) -> None:
         self._package = package

@@ -1,4 +1,4 @@
-"""Values with their intervals: a dot on a bar, and an arrow where they go on outside the frame."""
+"""Drawing of values with intervals: a dot on a bar, and an arrow where they extend beyond the frame."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fairtrial.report.charts.grammar import alt
 from fairtrial.report.charts.places import Interval, Numbers, domain_of, finite
 
 ASTRAY = 100.0
-"""So many times the usual range from the usual values, a value is left outside the frame: a run that diverged."""
+"""Values farther from the typical values than this multiple of their range stay outside the frame: diverged runs."""
 
 
 def interval_layers(
     frame: Frame, rows: Rows, *, size: float = 50, thickness: float = 3, upright: bool = False
 ) -> list[alt.Chart]:
-    """Rows have value, interval (with infinite limits, or None), colour, and y; or x if the bars are upright."""
+    """Draw intervals. Rows have value, interval (may be None or have infinite limits), colour, and y (x if upright)."""
     axis, along, across = (frame.y, "y", "x") if upright else (frame.x, "x", "y")
     bars, dots, back, forth = [], [], [], []
     for row in rows:
@@ -41,32 +41,32 @@ def interval_layers(
 
 
 def run_dots(frame: Frame, rows: Rows, *, size: float) -> alt.Chart:
-    """Single runs as faint dots, as far as they lie within the frame."""
+    """Draw single runs inside the frame as faint dots."""
     inside = [row for row in rows if _inside(frame.x, row["x"]) and _inside(frame.y, row["y"])]
     return frame.draw("circle", inside, size=size, opacity=0.4)
 
 
 def goes_on(frame: Frame, intervals: Sequence[Interval | None], *, upright: bool = False) -> str:
-    """Words for arrows, where there are any."""
+    """Explain the arrows, if there are any."""
     low, high = (frame.y if upright else frame.x).domain
     cut = any(interval[0] < low or interval[1] > high for interval in intervals if interval)
-    return "An arrow: the interval goes on." if cut else ""
+    return "Arrows: the interval extends beyond the frame." if cut else ""
 
 
 def lies_outside(axis: Axis, values: Numbers, what: str) -> str:
-    """Words for values that are not in the frame, where there are any."""
+    """State that some values are outside the frame, if there are any."""
     numbers = finite(values)
     low, high = axis.domain
-    return f"Some {what} lie outside the frame." if ((numbers < low) | (numbers > high)).any() else ""
+    return f"Some {what} are outside the frame." if ((numbers < low) | (numbers > high)).any() else ""
 
 
 def too_small(sesoi: float | None) -> str:
-    """Words for the shaded stretch about zero, where there is one."""
+    """Explain the shaded range around zero, if there is one."""
     return f"Shaded: within ±{sesoi:g}, too small to matter." if sesoi else ""
 
 
 def without_strays(means: Numbers, runs: Numbers, always: Sequence[float] = ()) -> Interval:
-    """Limits that hold all means and runs, but none that is so far away that it would flatten the others."""
+    """Return limits that contain all means and runs, except outliers that would flatten the rest of the chart."""
     values = finite(means)
     usual = [np.quantile(values, 0.25, method="higher"), np.quantile(values, 0.75, method="lower")]
     return domain_of([*usual, *always], np.concatenate([values, finite(runs)]), room=ASTRAY, margin=0)

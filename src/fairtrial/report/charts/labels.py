@@ -1,4 +1,4 @@
-"""What lines need besides themselves: names at their ends, or in a list if there is no room; dots for lone points."""
+"""Labels for lines: names at their ends, or in a key if there is no space; dots for isolated points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAD = 10
 def end_labels(
     frame: Frame, ends: Sequence[tuple[float, str, str]], *, left: float, size: int = LABEL
 ) -> list[alt.Chart]:
-    """Ends are a y value, a name and a colour. Names that would overlap move apart; a short line leads to each."""
+    """Draw names at line ends, given as (y, name, color). Overlapping names move apart, with a short leader line."""
     wanted = [min(max(frame.pixel_of(y), 0), frame.height) for y, _, _ in ends]
     placed = spread_out(wanted, size + 2.5, (0, frame.height))
     names = short_names([name for _, name, _ in ends])
@@ -30,13 +30,13 @@ def end_labels(
 
 
 def lone(rows: Rows) -> Rows:
-    """Points that are the only one of their group: a line would not show them."""
+    """Return the points that are the only one in their group, which a line mark would not show."""
     counts = Counter(row["group"] for row in rows if row["y"] is not None)
     return [row for row in rows if counts[row["group"]] == 1 and row["y"] is not None]
 
 
 def name_key(frame: Frame, entries: Sequence[tuple[str, int]], *, left: float, top: float = 8) -> list[alt.Chart]:
-    """Entries are names with their places among the colours; `left` and `top` are pixels of the frame."""
+    """Draw a key. Entries are names with palette indices; `left` and `top` are pixels in the frame."""
     names = short_names([name for name, _ in entries])
     samples, words = [], []
     for line, (name, (_, place)) in enumerate(zip(names, entries, strict=True)):

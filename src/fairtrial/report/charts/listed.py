@@ -1,4 +1,4 @@
-"""Values one under the other: on each line a name, a dot on its bar, the numbers, and a word in the line's colour."""
+"""Layout for values in rows: a name, a dot on its interval bar, the numbers, and a word in the color of the row."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ WIDTH = 420
 
 
 def list_frame(title: str, domain: Interval, count: int) -> Frame:
-    """A frame with so many lines, at y = 0, 1, 2, … from the top."""
+    """Return a frame with `count` rows, at y = 0, 1, 2, … from the top."""
     return Frame(Axis(title, domain), Axis("", (count - 0.5, -0.5), drawn=False), WIDTH, max(2, count) * ROW)
 
 
 def usual_width(rows: Rows) -> float | None:
-    """The median width of the intervals, which tells how many decimals are worth reading."""
+    """Return the median width of the intervals, which sets the number of decimals."""
     widths = finite(row["interval"][1] - row["interval"][0] for row in rows if row["interval"])
     return statistics.median(widths.tolist()) if len(widths) else None
 
@@ -30,7 +30,7 @@ def all_limits(rows: Rows) -> list[float]:
 
 
 def columns(frame: Frame, rows: Rows, write: Callable[[float], str]) -> list[alt.Chart]:
-    """The names to the left; to the right the numbers, and the word in its colour."""
+    """Draw the names on the left, and the numbers and the colored word on the right."""
     numbers = [_numbers(row["value"], row["interval"], write) for row in rows]
     first = frame.width + 14
     left, middle, right = (frame.x_at(x) for x in (-12, first, first + LETTER * max(map(len, numbers)) + 16))

@@ -1,4 +1,4 @@
-"""Names beside dots: where words may stand without hiding what is drawn, or each other."""
+"""Placement of names next to dots, without overlapping other marks or names."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from fairtrial.report.charts.places import Array
 from fairtrial.report.charts.style import LETTER
 
 DOT, LINE, AIR = 5.0, 7.0, 4.0
-"""Half the size of a dot and of a line of words, and what stays free at the end of words, in pixels."""
+"""In pixels: half the size of a dot, half the height of a text line, and the gap at the end of a text."""
 
 FAR, ANGLES, ROUNDS = 110.0, 16, 3
-"""Names are tried on rings about their points, at so many places of each; again when the others have theirs."""
+"""Largest ring radius in pixels, positions tried per ring, and rounds of placing all names again."""
 
 NEAR_PX, PIECES = 20.0, 10
-"""Names farther away than this have a line to their points, which is looked at in so many places."""
+"""Distance in pixels beyond which a name gets a leader line, and sample points on that line for collision tests."""
 
 CROSSED, BEYOND = 30.0, 120.0
-"""So many pixels farther away names may stand to cross one line less; and how far beyond the right edge, if need be."""
+"""In pixels: the penalty for crossing a line, and how far names may extend beyond the right edge."""
 
 Pixel = tuple[float, float]
 Stretch = tuple[float, float, float, float]
-"""From one pixel to another: x, y, x, y."""
+"""A segment between two pixels: x, y, x, y."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """Words at an offset from a dot, in pixels, which begin, end or have their middle there; and what they fill."""
+    """A text at a pixel offset from a dot, aligned by the direction of the offset, and the area it covers."""
 
     place: int
-    """Which of the dots that were to be named."""
+    """Index of the dot."""
     text: str
     dot: Pixel
     offset: Pixel
@@ -48,21 +48,21 @@ class Label:
 
     @property
     def lead(self) -> bool:
-        """Whether the words need a line to their dot."""
+        """Whether the text needs a leader line to its dot."""
         return math.hypot(*self.offset) > NEAR_PX
 
     def along(self, share: float) -> Pixel:
-        """A place on the way from the dot to the words."""
+        """Return the point at a relative position on the way from the dot to the text."""
         return self.dot[0] + share * self.offset[0], self.dot[1] + share * self.offset[1]
 
     @property
     def end(self) -> Pixel:
-        """Where the line ends, just before the words."""
+        """The end of the leader line, just before the text."""
         return self.along(1 - (LINE if self.align == "center" else AIR / 2) / math.hypot(*self.offset))
 
 
 class Room:
-    """Where words may stand: they must not hide a dot or each other, and had better not cross bars and lines."""
+    """Finds positions for texts. They must not overlap dots or each other, and avoid crossing bars and lines."""
 
     def __init__(self, frame: Frame, dots: Sequence[Pixel], lines: Sequence[Stretch]) -> None:
         self._frame = frame
@@ -77,9 +77,9 @@ class Room:
     def labels(
         self, dots: Sequence[Pixel], texts: Sequence[str], first: Sequence[bool], *, beyond: float = 0
     ) -> list[Label]:
-        """Words for all dots that have room for them, in their order; some have the first choice.
+        """Return labels for all dots that have space for one, in order of the dots. Some dots choose first.
 
-        They may reach so many pixels beyond the right edge.
+        Labels may extend up to `beyond` pixels beyond the right edge.
         """
         placed: dict[int, Label] = {}
         for place in sorted(range(len(dots)), key=lambda place: not first[place]) * ROUNDS:
@@ -104,14 +104,14 @@ class Room:
         return Label(place, text, dot, (x, y), boxes[best], trails[best])
 
     def _boxes_about(self, dot: Pixel, text: str) -> Array:
-        """What words would fill at each place."""
+        """Return the area that the text would cover at each position."""
         width = LETTER * len(text) + AIR
         x, y = (self._offsets + dot).T
         left = x - width * (1 - np.sign(self._offsets[:, 0])) / 2
         return np.column_stack([left, y - LINE, left + width, y + LINE])
 
     def _trails_from(self, dot: Pixel) -> Array:
-        """What the line to each place would fill, in short pieces; to those beside the dot there is none."""
+        """Return the leader line to each position as short pieces. Positions next to the dot have none."""
         begin = np.where(self._lengths > NEAR_PX, NEAR_PX / 2 / self._lengths, 1)
         shares = np.linspace(begin, np.ones_like(begin), PIECES, axis=1)
         places = dot + shares[:, :, None] * self._offsets[:, None, :]
@@ -119,13 +119,13 @@ class Room:
 
 
 def _boxes(stretches: Sequence[Stretch], air: float) -> Array:
-    """Left, top, right and bottom of stretches, with some air about them."""
+    """Return left, top, right and bottom of the segments, padded by `air` pixels."""
     ends = np.array(stretches, dtype=np.float64).reshape(-1, 2, 2)
     return np.hstack([ends.min(axis=1) - air, ends.max(axis=1) + air])
 
 
 def _hits(boxes: Array, others: Array) -> NDArray[np.bool_]:
-    """Whether each box touches each of the others."""
+    """Return for each box whether it overlaps each of the others."""
     left, top, right, bottom = (boxes[..., side, None] for side in range(4))
     apart = (left >= others[:, 2]) | (right <= others[:, 0])
     return np.logical_not(apart | (top >= others[:, 3]) | (bottom <= others[:, 1]))

@@ -1,4 +1,4 @@
-"""How many runs are enough: the half-width of the mean's interval over the number of runs, a panel per summary."""
+"""Chart of the half-width of the mean's interval versus the number of runs, one panel per summary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 400, 300
 
 @dataclass(frozen=True)
 class Curve:
-    """The half-widths of one summary, and what their reader wants to know."""
+    """The half-widths of one summary by number of runs, with the threshold and the number of runs needed."""
 
     name: str
     measured: Rows
@@ -29,7 +29,7 @@ class Curve:
 
     @property
     def meeting(self) -> float:
-        """The half-width at the number of runs that is needed."""
+        """The half-width at the number of runs needed."""
         heights = [float(point["y"]) for point in (*self.measured, *self.beyond) if point["x"] == self.needed]
         return heights[0] if heights else self.threshold
 
@@ -44,7 +44,7 @@ def variance_panels(
     n_min: Mapping[str, int | None],
     title: str | None = None,
 ) -> Chart:
-    """What more runs would buy, for each summary: measured as far as there are runs, then extrapolated."""
+    """Draw the half-width by number of runs for each summary: measured up to the existing runs, then extrapolated."""
     curves = [
         Curve(name, *_points(rows, relative), threshold=threshold, n=n, needed=n_min.get(name))
         for name, rows in panels.items()
@@ -52,12 +52,12 @@ def variance_panels(
     if not any(curve.measured or curve.beyond for curve in curves):
         raise NothingToDraw(f"there is nothing to draw: the spread of {metric} is unknown")
     chart = alt.hconcat(*[_panel(curve, relative, metric) for curve in curves], spacing=40)
-    reading = "Half-width of the mean's interval by number of runs; dashed where extrapolated from the spread seen."
+    reading = "Half-width of the mean's interval by number of runs; dashed: extrapolated from the observed spread."
     return finished(chart, title or _enough(curves, n), [reading], width=max(480, 480 * len(curves)))
 
 
 def _points(rows: Rows, relative: bool) -> tuple[Rows, Rows]:
-    """Points that were measured, and points beyond them, which begin at the last measured one."""
+    """Return the measured points, and the extrapolated points, which begin at the last measured one."""
     key = "relative" if relative else "half_width"
     points = [(int(row["n"]), known(row[key]), bool(row["extrapolated"])) for row in rows]
     drawable = sorted((n, width, beyond) for n, width, beyond in points if width is not None and width > 0)
@@ -104,12 +104,12 @@ def _written(relative: bool) -> str:
 
 
 def _is_left(frame: Frame, needed: int | None) -> bool:
-    """Whether the curve meets the threshold in the left half, so that the right end is free for words."""
+    """Whether the curve meets the threshold in the left half, which leaves the right end free for text."""
     return needed is not None and frame.x.share(needed) < 0.5
 
 
 def _label_threshold(frame: Frame, curve: Curve, text: str, *, up: bool, right: bool, **look: Any) -> alt.Chart:
-    """Words over or under the threshold line, at one of its ends, beside the line at n where that is near."""
+    """Draw text above or below the threshold line at one of its ends, moved aside if the line at n is close."""
     y = frame.y_at(frame.pixel_of(curve.threshold) + (-9 if up else 14))
     line, room = frame.width * frame.x.share(curve.n), LETTER * len(text) + 12
     at_right = line - 6 if line > frame.width - room else frame.width
@@ -119,7 +119,7 @@ def _label_threshold(frame: Frame, curve: Curve, text: str, *, up: bool, right: 
 
 
 def _needed(frame: Frame, curve: Curve) -> list[alt.Chart]:
-    """A diamond where the curve has met the threshold, or words where that is not in the frame."""
+    """Draw a diamond where the curve meets the threshold, or text if that point is outside the frame."""
     needed = curve.needed
     if needed is None:
         return [
@@ -138,7 +138,7 @@ def _needed(frame: Frame, curve: Curve) -> list[alt.Chart]:
 
 
 def _label_curve(frame: Frame, x: float, y: float, words: str) -> alt.Chart:
-    """The curve falls, so that below it on the left there is room, and above it on the right."""
+    """Label a point of the curve. The curve falls, so there is space below it on the left and above it on the right."""
     pixel, left = frame.width * frame.x.share(x), frame.x.share(x) < 0.35
     at = frame.x_at(pixel + (10 if left else -6)), frame.y_at(frame.pixel_of(y) + (-24 if left else 15))
     return frame.write([{"x": at[0], "y": at[1], "text": words}], align="left" if left else "right", fontWeight="bold")

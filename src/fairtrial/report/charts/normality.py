@@ -1,4 +1,4 @@
-"""Normal Q–Q plots: ordered values against the quantiles that a normal distribution would have."""
+"""Normal Q–Q plots: ordered values versus the quantiles of a normal distribution."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fairtrial.report.charts.grammar import Chart, Panel
 from fairtrial.report.charts.places import as_numbers, domain_of
 from fairtrial.report.charts.style import BLUE, QUIET
 
-NEVER = "This is a diagnostic: it never switches the test."
+NEVER = "This is a diagnostic: it never changes the test."
 ALONE, SMALL = 340, 200
 COLUMNS = 3
 
 
 @dataclass(frozen=True)
 class Quantiles:
-    """One sample: its name, its values in order, the normal quantiles of their places, and Shapiro–Wilk's p."""
+    """One sample: its name, its ordered values, the normal quantiles of their ranks, and the Shapiro–Wilk p-value."""
 
     name: str
     values: Sequence[float]
@@ -28,14 +28,14 @@ class Quantiles:
 
 
 def normality(quantiles: Sequence[Quantiles], *, what: str, metric: str, title: str | None = None) -> Chart:
-    """Whether values look normal, a panel per sample; `what` they are, such as differences from a control."""
+    """Draw one Q–Q plot per sample. `what` describes the values, such as differences from a control."""
     drawable = [each for each in quantiles if len(each.values) > 2]
     if not drawable:
         raise NothingToDraw(f"there is nothing to draw: three values of {metric} are needed")
     alone = len(drawable) == 1
     panels = [_panel(each, what, metric, alone=alone) for each in drawable]
-    caption = f"{_caption(drawable[0])}." if alone else f"Up: {what} of {metric}; across: normal quantiles."
-    message = f"{caption} Dots near the line look normal. {NEVER}"
+    caption = f"{_caption(drawable[0])}." if alone else f"Vertical: {what} of {metric}; horizontal: normal quantiles."
+    message = f"{caption} Normally distributed values lie near the line. {NEVER}"
     chart: Chart = panels[0] if alone else grid(panels, columns=COLUMNS)
     width = 560 if alone else 280 * min(COLUMNS, len(drawable))
     return finished(chart, title or _finding(drawable, what), [message], width=max(560, width))

@@ -1,4 +1,4 @@
-"""Paired runs: each pair as a line from control to candidate."""
+"""Chart of paired runs: one line per pair, from control to candidate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLOURS = {"better": BLUE, "worse": VERMILLION, "unchanged": CONTROL}
 
 @dataclass(frozen=True)
 class SeedPair:
-    """What one seed came to on both sides, and what that means."""
+    """The values of one seed on both sides, and the outcome."""
 
     seed: str
     control: float
@@ -44,7 +44,7 @@ def paired_differences(
     title: str,
     direction: str = "max",
 ) -> Chart:
-    """What the candidate did to each seed: a line per pair, blue where it got better and orange where worse."""
+    """Draw one line per pair: blue if the candidate is better on that seed, orange if it is worse."""
     pairs = _whole_pairs(seeds, control, candidate, direction)
     if not pairs:
         raise NothingToDraw(f"there is nothing to draw: no pair has {metric} on both sides")
@@ -116,7 +116,7 @@ def _tally(pairs: Sequence[SeedPair], direction: str) -> str:
     counts = Counter(pair.outcome for pair in pairs)
     better = f"{counts['better']:,} of {counted(len(pairs), 'pair')} better (blue)"
     worse = f"{counts['worse']:,} worse (orange)"
-    same = f"{counts['unchanged']:,} unchanged (grey)" if counts["unchanged"] else ""
+    same = f"{counts['unchanged']:,} unchanged (gray)" if counts["unchanged"] else ""
     good = "higher" if direction == "max" else "lower"
     return f"{', '.join(filter(None, [better, worse, same]))}; {good} is better. Black: means."
 

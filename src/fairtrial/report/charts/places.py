@@ -1,4 +1,4 @@
-"""Where things go: limits that no stray value can spoil, labels that do not overlap, long lines with fewer points."""
+"""Geometry of charts: axis limits robust to outliers, non-overlapping labels, and thinning of long lines."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Interval = tuple[float, float]
 Numbers = Iterable[float | None] | Array
 
 HUGE = 1e100
-"""As good as infinite: sums and differences of anything smaller do not overflow."""
+"""Treated as infinite. Sums and differences of smaller numbers do not overflow."""
 
 
 def as_numbers(values: Numbers) -> Array:
-    """Numbers as an array, with NaN for what is unknown and HUGE for what is infinite."""
+    """Return an array with NaN for unknown numbers and ±HUGE for infinite ones."""
     numbers = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
     return np.clip(numbers, -HUGE, HUGE)
 
@@ -30,12 +30,12 @@ def finite(values: Numbers) -> Array:
 
 
 def known(value: float | None) -> float | None:
-    """A number that can be drawn, or None: charts have no word for NaN and infinity."""
+    """Return the number, or None if it is unknown, NaN or infinite and cannot be drawn."""
     return float(value) if value is not None and abs(value) < HUGE else None
 
 
 def open_interval(low: float | None, high: float | None) -> Interval | None:
-    """An interval with infinity where a limit is missing; None where there is no interval at all."""
+    """Return an interval with infinity for a missing limit; None if both limits are missing."""
     limits = [None if limit is None or math.isnan(limit) else float(limit) for limit in (low, high)]
     if limits == [None, None]:
         return None
@@ -43,7 +43,7 @@ def open_interval(low: float | None, high: float | None) -> Interval | None:
 
 
 def domain_of(core: Numbers, extra: Numbers = (), *, room: float = 1.0, margin: float = 0.05) -> Interval:
-    """Limits that hold all of `core`, and of `extra` what lies within `room` times the range of `core` beyond it."""
+    """Return limits that contain all of `core`, and those of `extra` within `room` times its range from it."""
     inner, outer = finite(core), finite(extra)
     if not len(inner):
         raise NothingToDraw("there is nothing to draw: no value is a finite number")
@@ -56,7 +56,7 @@ def domain_of(core: Numbers, extra: Numbers = (), *, room: float = 1.0, margin: 
 
 
 def spread_out(wanted: Sequence[float], gap: float, limits: Interval) -> list[float]:
-    """Positions near the wanted ones, in their order, at least `gap` apart and within limits while there is room."""
+    """Return positions near the wanted ones, in the same order, at least `gap` apart and within limits if possible."""
     positions = as_numbers(wanted)
     order = np.argsort(positions, kind="stable")
     steps = gap * np.arange(len(order))
@@ -69,7 +69,7 @@ def spread_out(wanted: Sequence[float], gap: float, limits: Interval) -> list[fl
 
 
 def _rising(values: Array) -> Array:
-    """The nearest sequence that never falls: neighbours out of order are pooled at their mean."""
+    """Return the nearest non-decreasing sequence (isotonic regression by pooling adjacent violators)."""
     pools: list[tuple[float, int]] = []
     for value in values:
         mean, size = float(value), 1
@@ -81,7 +81,7 @@ def _rising(values: Array) -> Array:
 
 
 def thinned(values: Array, limit: int) -> NDArray[np.intp]:
-    """Which points of a long line to draw: of each stretch the lowest, the highest and the first gap, and both ends."""
+    """Return indices of points to draw on a long line: per chunk the lowest, highest and first gap; and both ends."""
     if len(values) <= limit:
         return np.arange(len(values))
     gap = ~np.isfinite(values)
@@ -93,7 +93,7 @@ def thinned(values: Array, limit: int) -> NDArray[np.intp]:
 
 
 def cut(x: Array, y: Array, domain: Interval) -> tuple[Array, Array]:
-    """A line as far as it lies within limits: it ends where it crosses them. (Clipping a thousand lines is slow.)"""
+    """Cut a line where it crosses the limits. Clipping a thousand lines in the renderer would be slow."""
     for bound in domain:
         over = y > bound
         at = np.flatnonzero((over[1:] != over[:-1]) & np.isfinite(y[1:]) & np.isfinite(y[:-1]))
@@ -103,16 +103,16 @@ def cut(x: Array, y: Array, domain: Interval) -> tuple[Array, Array]:
 
 
 def evenly(count: int, limit: int) -> list[int]:
-    """At most `limit` of `count` places, spread evenly."""
+    """Return at most `limit` of `count` indices, evenly spaced."""
     return [int(place) for place in np.unique(np.linspace(0, count - 1, min(count, limit)).round())] if count else []
 
 
 TICKS = 9
-"""Numbers along an axis that do not crowd it."""
+"""Maximum number of tick labels on an axis."""
 
 
 def round_numbers(domain: Interval) -> list[float]:
-    """Ticks for a logarithmic axis: as many round numbers as do not crowd it."""
+    """Return round numbers as ticks for a logarithmic axis, at most TICKS."""
     first, last = (math.floor(math.log10(end)) for end in domain)
     for digits in ((1, 2, 3, 5, 7), (1, 2, 5), (1,)):
         ticks = [float(f"{digit}e{power}") for power in range(first, last + 1) for digit in digits]

@@ -1,4 +1,4 @@
-"""Performance profiles: how large a share of runs scores above each threshold."""
+"""Performance profiles: the share of runs that scores above each threshold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Profiles = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def performance_profiles(rows: Sequence[Mapping[str, Any]], *, score: str, title: str | None = None) -> Chart:
-    """The share of runs above τ, a line per variant: rows have variant, tau, value, low and high."""
+    """Draw the share of runs above τ, one line per variant. Rows have variant, tau, value, low and high."""
     profiles = _profiles(rows)
     if not profiles:
         raise NothingToDraw("there is nothing to draw: no variant has a performance profile")
@@ -40,7 +40,7 @@ def performance_profiles(rows: Sequence[Mapping[str, Any]], *, score: str, title
 
 
 def _profiles(rows: Sequence[Mapping[str, Any]]) -> Profiles:
-    """Drawable points by variant, in the order of variants given, each along τ."""
+    """Return the drawable points by variant, in the given order of variants, sorted by τ."""
     by_variant: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if known(row["tau"]) is not None and known(row["value"]) is not None:
@@ -81,14 +81,14 @@ def _look(place: int) -> dict[str, Any]:
 
 
 def _by_height(profiles: Profiles) -> list[tuple[str, int]]:
-    """Names in the order in which their lines lie, the highest first."""
+    """Return the names sorted by the height of their lines, highest first."""
     height = {name: float(np.mean([float(point["value"]) for point in points])) for name, points in profiles.items()}
     places = [(name, place) for place, name in enumerate(profiles)]
     return sorted(places, key=lambda entry: -height[entry[0]])
 
 
 def _finding(profiles: Profiles) -> str:
-    """Who lies above whom, as far as the lines alone can say."""
+    """State which line is above all others, judging by the lines alone."""
     if len(profiles) == 1:
         return f"How {next(iter(profiles))} scores over all runs"
     curves = {
@@ -97,5 +97,5 @@ def _finding(profiles: Profiles) -> str:
     for name, curve in curves.items():
         others = {rival: other for rival, other in curves.items() if rival != name}
         if all(other.get(tau, 0.0) <= value for other in others.values() for tau, value in curve.items()):
-            return f"{name} lies at or above {' '.join(others) if len(others) == 1 else 'all others'} at every τ"
-    return "The profiles cross: none lies above all others at every τ"
+            return f"{name} is at or above {' '.join(others) if len(others) == 1 else 'all others'} at every τ"
+    return "The profiles cross: none is above all others at every τ"

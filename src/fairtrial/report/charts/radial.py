@@ -1,4 +1,4 @@
-"""Several metrics at once: a spoke per metric, a polygon per variant, and the plain numbers at the rim."""
+"""Radar chart of several metrics: a spoke per metric, a polygon per variant, and the raw values at the rim."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ RINGS = (0.25, 0.5, 0.75, 1.0)
 TEXT_LINE = 15
 TEXTS_PER_SPOKE, TEXTS = 4, 32
 FILLED = 3
-SCALING = "Every metric has a scale of its own, from 0 at the centre to 1 at the rim; further out is better."
+SCALING = "Each metric has its own scale, from 0 at the center to 1 at the rim; farther out is better."
 
 
 @dataclass(frozen=True)
 class RadialProfile:
-    """The scores of one variant, and how they are written, along the metrics."""
+    """The scores of one variant and their text, one per metric."""
 
     name: str
     scores: Sequence[float | None]
@@ -33,7 +33,7 @@ class RadialProfile:
 
 
 def radial_profile(rows: Sequence[Mapping[str, Any]], *, title: str | None = None, scaling: str = SCALING) -> Chart:
-    """Three or more metrics side by side: rows have variant, metric, score (0 to 1) and text (the plain value)."""
+    """Draw three or more metrics. Rows have variant, metric, score (0 to 1) and text (the raw value)."""
     metrics = list(dict.fromkeys(str(row["metric"]) for row in rows))
     if not any(_score(row) is not None for row in rows):
         raise NothingToDraw("there is nothing to draw: no variant has a score")
@@ -72,7 +72,7 @@ def _score(row: Mapping[str, Any] | None) -> float | None:
 
 
 def _point(turn: float, radius: float) -> dict[str, float]:
-    """A place so many turns clockwise from the top."""
+    """Return the point at this many turns clockwise from the top."""
     return {"x": radius * math.sin(math.tau * turn), "y": radius * math.cos(math.tau * turn)}
 
 
@@ -106,7 +106,7 @@ def _polygons(frame: Frame, profiles: Sequence[RadialProfile]) -> list[alt.Chart
 
 
 def _rim(metrics: Sequence[str], profiles: Sequence[RadialProfile]) -> dict[str, list[dict[str, Any]]]:
-    """At each spoke's end the metric, and below it the plain values in the colours of their variants."""
+    """Return the labels at the rim: the metric, and below it the raw values in the colors of their variants."""
     aligned: dict[str, list[dict[str, Any]]] = {}
     names = short_names(metrics, 24)
     for i, name in enumerate(names):
@@ -133,14 +133,14 @@ def _texts(profiles: Sequence[RadialProfile], metric: int) -> list[tuple[str, st
 
 
 def _leader(profiles: Sequence[RadialProfile], metric: int) -> int | None:
-    """The only variant with the highest score; None where several share it or nobody has one."""
+    """Return the only variant with the highest score; None if several share it or none has a score."""
     scores = [-1.0 if profile.scores[metric] is None else profile.scores[metric] or 0.0 for profile in profiles]
     top = max(scores)
     return scores.index(top) if top >= 0 and scores.count(top) == 1 else None
 
 
 def _names(frame: Frame, profiles: Sequence[RadialProfile], labels: Sequence[Mapping[str, Any]]) -> list[alt.Chart]:
-    """A list of variants to the right of everything that is written as `labels` at the rim there."""
+    """Draw a key of the variants, to the right of the rim labels."""
     right = max([1.0, *(word["x"] + LETTER * len(word["text"]) / RADIUS for word in labels)])
     entries = [(profile.name, place) for place, profile in enumerate(profiles)]
     return name_key(frame, entries, left=RADIUS * (1 + right) + 30, top=RADIUS - KEY_LINE * (len(entries) - 1) / 2)

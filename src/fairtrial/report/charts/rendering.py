@@ -1,4 +1,4 @@
-"""Charts as files. The suffix chooses the format; nothing is fetched from anywhere."""
+"""Writing charts to files. The suffix sets the format; rendering needs no network."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def save(chart: Chart, path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix not in CHART_SUFFIXES:
         raise UserError(
-            f"cannot write a chart as '{path.name}': the suffix must say which format",
-            hint=f"Charts are written as {', '.join(CHART_SUFFIXES)}.",
+            f"cannot write a chart as '{path.name}': the suffix does not name a chart format",
+            hint=f"Use one of {', '.join(CHART_SUFFIXES)}.",
         )
     try:
         path.write_bytes(rendered(chart, suffix))
@@ -26,7 +26,7 @@ def save(chart: Chart, path: Path) -> None:
 
 
 def rendered(chart: Chart, suffix: str) -> bytes:
-    """The bytes of a chart's file."""
+    """Return the chart as bytes in the format of the suffix."""
     renderer = load("vl_convert")
     spec = chart.to_json(validate=False)
     if suffix == ".png":

@@ -1,4 +1,4 @@
-"""What all charts look like: colours that colour-blind readers can tell apart, light lines, names not legends."""
+"""Style of all charts: a palette safe for color-blind readers, light lines, and names instead of legends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONTROL, BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = (
     "#6E6E6E", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9",
 )  # fmt: skip
 PALETTE = (CONTROL, BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
-"""Okabe and Ito's colours without yellow, which is lost on white; the control comes first and is grey."""
+"""The Okabe–Ito palette without yellow, which is hard to see on white. The control comes first and is gray."""
 
 DASHES = ([1, 0], [6, 3], [2, 2])
 INK, QUIET, FAINT = "#222222", "#666666", "#BBBBBB"
@@ -20,7 +20,7 @@ VERDICTS = {"better": BLUE, "worse": VERMILLION, "equivalent": GREEN, "inconclus
 
 WIDTH, HEIGHT = 600, 360
 LABEL, LETTER = 12, 6.2
-"""The size of words in pixels, and how wide one letter of them is on average."""
+"""Font size, and average width of a letter, in pixels."""
 
 NAME_LENGTH = 30
 
@@ -47,17 +47,17 @@ def colour_of(place: int) -> str:
 
 
 def dash_of(place: int) -> list[int]:
-    """Colours come round again after seven; the dashes tell the rounds apart."""
+    """Return the dash pattern. Colors repeat after seven variants; the dashes distinguish the repeats."""
     return DASHES[place // len(PALETTE) % len(DASHES)]
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of so many characters; a percent sign stays with its number."""
+    """Wrap text to lines of `width` characters, keeping a percent sign with its number."""
     return textwrap.wrap(text.replace(" %", "\N{NO-BREAK SPACE}%"), width) or [""]
 
 
 def short_names(names: Sequence[str], limit: int = NAME_LENGTH) -> list[str]:
-    """Names that fit beside a chart: long ones lose their middle, and stay different from each other."""
+    """Shorten long names in the middle so that they fit next to a chart, and keep them distinct."""
     short = [_shortened(name, limit) for name in names]
     return [
         text if short.count(text) == 1 or text == name else f"{text} ({place})"
@@ -71,7 +71,7 @@ def _shortened(name: str, limit: int) -> str:
 
 
 def shown(value: float, span: float) -> str:
-    """A number with the decimals that differences of the size of `span` make worth reading."""
+    """Format a number with as many decimals as differences of size `span` need."""
     decimals = decimals_for(span)
     if decimals is None or abs(value) >= 1e12:
         return f"{value:.4g}".replace("-", "−")
@@ -82,7 +82,7 @@ PERCENT = "format(100 * datum.value, '.3~g') + ' %'"
 
 
 def tick_labels(domain: tuple[float, float]) -> str | None:
-    """How ticks are written, as an expression: long numbers with k, M and B, tiny ones with a power of ten."""
+    """Return a Vega expression for tick labels: k, M and B for large numbers, powers of ten for tiny ones."""
     largest = max(abs(limit) for limit in domain)
     if largest >= 100_000:
         return "replace(format(datum.value, '~s'), 'G', 'B')"

@@ -1,4 +1,4 @@
-"""A sweep over one parameter: every run, the mean of each value with its interval, and which values are best."""
+"""Chart of a sweep over one parameter: every run, the mean with its interval, and which values may be the best."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fairtrial.report.charts.places import HUGE, Interval, as_numbers, cut, doma
 from fairtrial.report.charts.style import BLUE, CONTROL, FAINT, INK, LETTER, QUIET, WIDTH, short_names
 
 CATEGORY = 18
-"""Pixels for each of many categories: slanted names need them."""
+"""Minimum width per category in pixels, enough for slanted names."""
 
 SLANT = 50
 OVER = -14
-"""Where words over the frame stand, clear of arrows."""
+"""Vertical position of text above the frame in pixels, clear of arrows."""
 
 
 @dataclass(frozen=True)
 class PlottedPoint:
-    """What one value of the parameter came to, and where it is drawn."""
+    """The result for one value of the parameter, and where it is drawn."""
 
     x: float
     value: Any
@@ -48,7 +48,7 @@ class PlottedPoint:
 
     @property
     def drawn(self) -> list[float]:
-        """All heights at which something of it is drawn."""
+        """All y values at which a part of it is drawn."""
         return [*([] if self.mean is None else [self.mean]), *(self.interval or ()), *self.runs]
 
 
@@ -62,7 +62,7 @@ def sweep_curve(
     baseline: float | str | None = None,
     log: bool = False,
 ) -> Chart:
-    """What each value of a parameter came to: rows have value, mean, low, high, runs, best and alike, in grid order."""
+    """Draw the result for each parameter value. Rows: value, mean, low, high, runs, best and alike, in grid order."""
     to_scale = _to_scale([row["value"] for row in rows], log)
     points = [_point(row, float(row["value"]) if to_scale else place) for place, row in enumerate(rows)]
     if all(point.mean is None for point in points):
@@ -85,7 +85,7 @@ def sweep_curve(
 
 
 def _to_scale(values: Sequence[Any], log: bool) -> bool:
-    """Whether the values have places on an axis; a zero has none on a logarithmic one, so that it needs categories."""
+    """Whether the values fit on a numeric axis. Zero does not fit on a logarithmic axis, so it needs categories."""
     return all(_is_number(value) and (not log or value > 1 / HUGE) for value in values)
 
 
@@ -119,7 +119,7 @@ def _heights(points: Sequence[PlottedPoint]) -> Interval:
 
 
 def _to_scale_axis(points: Sequence[PlottedPoint], param: str, log: bool) -> Axis:
-    """An axis with a tick at every value if there is room for their names, else at round numbers."""
+    """Return an axis with a tick at every value if their labels fit, else at round numbers."""
     values = sorted({point.x for point in points})
     low, high = domain_of(map(math.log, values) if log else values)
     axis = Axis(param, (math.exp(low), math.exp(high)) if log else (low, high), log=log, grid=False)
@@ -140,7 +140,7 @@ def _powers_of_ten(domain: Interval) -> list[float]:
 
 
 def _with_room(axis: Axis, values: Sequence[float]) -> list[float]:
-    """From the left, all ticks whose names do not run into the one before."""
+    """Return, from the left, all ticks whose labels do not overlap the one before."""
     ticks: list[float] = []
     free = -math.inf
     for value in values:
@@ -152,7 +152,7 @@ def _with_room(axis: Axis, values: Sequence[float]) -> list[float]:
 
 
 def _place_of(value: float | str | None, frame: Frame, points: Sequence[PlottedPoint], to_scale: bool) -> float | None:
-    """Where a value lies, if it lies in the frame."""
+    """Return the x position of a value, or None if it is outside the frame."""
     if value is None:
         return None
     if not to_scale:
@@ -170,7 +170,7 @@ def _baseline(frame: Frame, x: float) -> list[alt.Chart]:
 
 
 def _line(frame: Frame, points: Sequence[PlottedPoint]) -> list[dict[str, Any]]:
-    """From mean to mean, as far as it lies within the frame."""
+    """Return the line through the means, cut at the frame."""
     ordered = sorted(points, key=lambda point: point.x)
     shares = np.array([frame.x.share(point.x) for point in ordered])
     line = zip(*cut(shares, as_numbers(point.mean for point in ordered), frame.y.domain), strict=True)
@@ -180,7 +180,7 @@ def _line(frame: Frame, points: Sequence[PlottedPoint]) -> list[dict[str, Any]]:
 def _dots(frame: Frame, points: Sequence[PlottedPoint]) -> list[alt.Chart]:
     means = [{**point.look, "value": point.mean, "interval": point.interval} for point in points]
     bigger = [{**point.look, "value": point.mean, "interval": None} for point in points if point.best]
-    aside = min(8.0, _pitch(frame, points) / 3)  # on the bar they could not be seen
+    aside = min(8.0, _pitch(frame, points) / 3)  # on the bar they would be hidden
     runs = [
         {**point.look, "x": frame.x_at(_pixel(frame, point) + aside), "y": run}
         for point in points
@@ -195,7 +195,7 @@ def _dots(frame: Frame, points: Sequence[PlottedPoint]) -> list[alt.Chart]:
 
 
 def _best(frame: Frame, points: Sequence[PlottedPoint], start: float | None) -> list[alt.Chart]:
-    """The word over all that is drawn about the best value, else under it, else over the frame."""
+    """Draw the word "best" above the marks of the best value, else below them, else above the frame."""
     layers = []
     for point in points:
         if not point.best or point.mean is None:
@@ -213,7 +213,7 @@ def _best(frame: Frame, points: Sequence[PlottedPoint], start: float | None) -> 
 
 
 def _occupied(frame: Frame, points: Sequence[PlottedPoint], x: float) -> Interval:
-    """From where to where something is drawn that a short word at x could run into, in pixels from the top."""
+    """Return the vertical range, in pixels from the top, of marks that a short word at x could overlap."""
     low, high = frame.y.domain
     heights = [height for point in points if abs(_pixel(frame, point) - x) < 22 for height in point.drawn]
     return frame.pixel_of(min(high, max(heights))), frame.pixel_of(max(low, min(heights)))
@@ -224,13 +224,13 @@ def _pixel(frame: Frame, point: PlottedPoint) -> float:
 
 
 def _pitch(frame: Frame, points: Sequence[PlottedPoint]) -> float:
-    """How near to each other values come, in pixels."""
+    """Return the smallest distance between neighboring values, in pixels."""
     places = sorted(_pixel(frame, point) for point in points)
     return min((right - left for left, right in pairwise(places)), default=float(frame.width))
 
 
 def _lost(frame: Frame, points: Sequence[PlottedPoint]) -> alt.Chart:
-    """A mark at the bottom for each value without a mean, upright where there is no room."""
+    """Label each value without a mean at the bottom, vertically if there is little space."""
     narrow = _pitch(frame, points) < 60
     rows = [
         {"x": point.x, "y": frame.y_at(frame.height - 8), "text": "no value"} for point in points if point.mean is None
@@ -239,7 +239,7 @@ def _lost(frame: Frame, points: Sequence[PlottedPoint]) -> alt.Chart:
 
 
 def _names_below(frame: Frame, points: Sequence[PlottedPoint], param: str) -> list[alt.Chart]:
-    """The names of categories, slanted where they would run into each other, and the parameter below them."""
+    """Draw the category names, slanted if they would overlap, and the parameter name below them."""
     names = short_names([point.name for point in points], 26)
     longest = LETTER * max(map(len, names))
     slanted = longest + 10 > frame.width / len(points)
@@ -257,7 +257,7 @@ def _names_below(frame: Frame, points: Sequence[PlottedPoint], param: str) -> li
 def _reading(frame: Frame, points: Sequence[PlottedPoint], level: float) -> str:
     messages = [
         _marks(points, level),
-        "Blue: cannot be told apart from the best." if any(point.alike for point in points) else "",
+        "Blue: statistically indistinguishable from the best." if any(point.alike for point in points) else "",
         goes_on(frame, [point.interval for point in points], upright=True),
         lies_outside(frame.y, (point.mean for point in points), "means")
         or lies_outside(frame.y, (run for point in points for run in point.runs), "runs"),
@@ -269,5 +269,5 @@ def _marks(points: Sequence[PlottedPoint], level: float) -> str:
     bars, several = any(point.interval for point in points), any(len(point.runs) > 1 for point in points)
     if not bars and not several:
         return "One run per value." if any(point.runs for point in points) else "Dots are means."
-    marks = f"Bars are {100 * level:g} % intervals of single means" if bars else "Large dots are means"
-    return marks + (", small dots single runs." if several else ".")
+    marks = f"Bars are {100 * level:g} % intervals of each mean" if bars else "Large dots are means"
+    return marks + (", small dots are single runs." if several else ".")
