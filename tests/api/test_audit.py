@@ -355,7 +355,7 @@ def test_words_a_certificate_claims_what_was_tried(cli: Cli, table: Table) -> No
 def test_words_a_noisy_arm_is_told_with_its_price(cli: Cli, table: Table) -> None:
     rng = np.random.default_rng(5)
     text = text_of(cli, "--from", table(by_seed(base=rng.normal(0, 0.01, 8), new=rng.normal(0, 1, 8))))
-    assert "scatter differently" not in text and "One arm is far noisier" in text and "False verdicts" in text
+    assert "scatter differently" not in text and "One arm is far noisier" in text and "false verdicts" in text
 
 
 # Cautions

@@ -53,7 +53,7 @@ def test_a_run_that_was_removed_is_named_as_such(two: Store, cli: Cli) -> None:
     assert cli("runs", "rm", name, "--yes").code == 0
     text = cli("analyze", "s").out
     assert f"1 run(s) were made and then removed: {name.removeprefix('s/')}." in text
-    assert "removed after it was made" in text and "not there yet" not in text and "not started" not in text
+    assert "removed after it was made" in text and "do not exist yet" not in text and "not started" not in text
 
 
 def test_further_metrics_are_named(two: Store, cli: Cli) -> None:
@@ -271,7 +271,7 @@ def test_variance_of_a_study_that_was_looked_at_asks_for_fresh_seeds(store: Stor
     assert cli(*line, "--seeds", "5").code == 0
     text = cli("variance", "s:base", "--threshold", "0.01").out
     assert not re.search(r"run \d+ more seeds", text)
-    assert "seeds added to it now would make its verdict exploratory" in " ".join(text.split())
+    assert "adding seeds now would make its verdict exploratory" in " ".join(text.split())
     found = re.search(r"plan (\d+) fresh seeds: fairtrial (launch .*)$", text, re.MULTILINE)
     assert found is not None
     assert cli(*shlex.split(found[2])).code == 0, "the command that is given works"

@@ -94,7 +94,7 @@ def test_a_t4_never_gets_what_does_not_fit_and_takes_longer(cli: Cli, points: Pa
     assert {each["constraint"] for each in found["binding"]} == {"card_memory"}
     table = cli("cost-performance", "--configs", str(points), "--gpu", "t4")
     assert "≈ 10.7 h" in table.out and "(too large)" in table.out
-    assert "no part of the frontier: r32, r64, full" in table.out
+    assert "not on the frontier: r32, r64, full" in table.out
     document = cli("cost-performance", "--configs", str(points), "--gpu", "t4", "--format", "json").json
     assert document["frontier"] == ["r8", "r16"]
     large = [point for point in document["points"] if not point["fits"]]
@@ -431,7 +431,7 @@ def test_the_best_of_several_is_said_to_be_chosen_by_its_own_runs(cli: Cli, tmp_
     (tmp_path / "p.yaml").write_text("\n".join(rows))
     found = cli("recommend", "--configs", "p.yaml", "--gpu", "t4", "--confidence", "0.9", "--format", "json").json
     assert {"chosen of many", "one-arm interval"} <= {caution["code"] for caution in found["cautions"]}
-    assert set(found["not_told_apart"]) == {"c0", "c1", "c2"} and "cannot be told apart" in " ".join(found["rationale"])
+    assert set(found["not_told_apart"]) == {"c0", "c1", "c2"} and "indistinguishable" in " ".join(found["rationale"])
 
 
 def test_seedless_figures_are_not_covered_by_confidence_and_equal_values_are_no_noise(

@@ -71,7 +71,7 @@ def test_a_study_file_with_too_many_seeds_or_runs_is_refused_at_once(cli: Cli) -
 def test_seeds_that_are_there_thousands_of_times_are_named_in_one_line(cli: Cli) -> None:
     Path("twice.yaml").write_text(f"study: q\nrecipe: fake\nseeds: {[n // 2 for n in range(10_000)]}\n")
     answer = cli("launch", "twice.yaml", "--dry-run")
-    assert answer.code == 1 and answer.err.strip().endswith("the same seed twice is not another run: 0, 1, 2, 3, 4")
+    assert answer.code == 1 and answer.err.strip().endswith("each seed may occur only once; repeated: 0, 1, 2, 3, 4")
 
 
 def test_no_list_of_seeds_is_made_that_nobody_could_run(cli: Cli) -> None:
@@ -116,7 +116,7 @@ def test_a_flag_beyond_64_bits_is_refused(cli: Cli) -> None:
 def test_text_that_no_file_can_hold_is_refused(cli: Cli) -> None:
     Path("own.yaml").write_text('study: q\nrecipe: fake\noptions: {label: "\\uD800"}\n')
     answer = cli("launch", "own.yaml", "--dry-run")
-    assert answer.code == 1 and "label: must be text that can be spelled in UTF-8" in answer.err
+    assert answer.code == 1 and "label: must be text that can be encoded in UTF-8" in answer.err
 
 
 def test_an_argument_that_is_not_utf_8_is_refused(shell: Cli) -> None:

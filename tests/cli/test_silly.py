@@ -380,7 +380,7 @@ def test_a_metric_that_nobody_logged_is_an_error_and_the_runs_are_kept(cli: Cli)
 def test_a_key_that_is_there_twice_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("study: s\nrecipe: fake\nvariants:\n  a: {effect: 1}\n  a: {effect: 2}\n")
     refused = cli("launch", "s.yaml")
-    assert refused.code == 1 and "the key 'a' is there twice" in refused.err
+    assert refused.code == 1 and "the key 'a' occurs twice" in refused.err
 
 
 def test_as_many_steps_are_measured_as_were_asked_for(cli: Cli) -> None:

@@ -336,9 +336,9 @@ def test_all_that_is_wrong_is_told_at_once(cli: Cli, tmp_path: Path) -> None:
     [
         ("lr:\n", "the exclusion 'lr' has no reason"),
         ("lr: [a]\n", "the reason of the exclusion 'lr' is not text: ['a']"),
-        ("- lr\n", "does not hold a mapping"),
+        ("- lr\n", "does not contain a mapping"),
         ("*-dir: why\n", "is not valid YAML"),
-        ("lr: a\nlr: b\n", "is there twice"),
+        ("lr: a\nlr: b\n", "occurs twice"),
     ],
 )
 def test_a_bad_file_of_exclusions_is_explained(

@@ -186,5 +186,5 @@ def test_all_problems_of_a_categories_file_are_told_at_once(
     ):  # fmt: skip
         assert part in answer.err, answer.err
     (tmp_path / "bad.yaml").write_text("- a\n")
-    assert "does not hold a mapping" in cli("sync", *incomplete, "--categories", "bad.yaml").err
+    assert "does not contain a mapping" in cli("sync", *incomplete, "--categories", "bad.yaml").err
     assert "no file none.yaml" in cli("sync", *incomplete, "--categories", "none.yaml").err

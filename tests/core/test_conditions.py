@@ -109,24 +109,24 @@ def test_what_is_unknown_decides_nothing_that_is_decided_without_it() -> None:
         ("phases_ms[99999999999999999999].p50 > 1", "no 'phases_ms["),
         ("engine.x == 1", "no 'engine.x'"),
         ("1 < 2 or zzzzzz < 1", "no 'zzzzzz'"),  # what is decided already is read all the same
-        ("engine < 1", "a text cannot be compared with a number"),
-        ("engine < 'm'", "only numbers have an order"),
-        ("smoke == 0", "yes or no cannot be compared with a number"),
-        ("smoke + 1 == 1", "'+' is for numbers"),
-        ("engine * 2 == 4", "'*' is for numbers"),
-        ("phases_ms == 1", "phases_ms is no single value"),
-        ("policy_lag_steps", "compares nothing"),
-        ("1 + 1", "compares nothing"),
-        ("1 and 2", "'and' joins conditions"),
-        ("not 1", "'not' joins conditions"),
-        ("1 / phases_ms[1].p50 > 1", "nothing can be divided by 0"),
+        ("engine < 1", "a string cannot be compared with a number"),
+        ("engine < 'm'", "only numbers can be ordered"),
+        ("smoke == 0", "a boolean cannot be compared with a number"),
+        ("smoke + 1 == 1", "'+' needs numbers"),
+        ("engine * 2 == 4", "'*' needs numbers"),
+        ("phases_ms == 1", "phases_ms is not a single value"),
+        ("policy_lag_steps", "is not a comparison"),
+        ("1 + 1", "is not a comparison"),
+        ("1 and 2", "'and' needs conditions"),
+        ("not 1", "'not' needs conditions"),
+        ("1 / phases_ms[1].p50 > 1", "division by zero"),
         ("large > 1", "too large"),
         ("9" * 400 + " > 1", "too large"),
         ("1 < 2 < 3", "comparisons cannot be chained"),
         ("1 <", "a value was expected before the end"),
         ("< 1", "a value was expected before '<'"),
         ("(1 < 2", "a ')' is missing"),
-        ("1 < 2)", "')' was not expected"),
+        ("1 < 2)", "unexpected ')'"),
         ("", "a value was expected"),
         ("1 = = 2", "a value was expected before '='"),
         ("1 = 2 = 3", "comparisons cannot be chained"),
@@ -246,7 +246,7 @@ conditions = st.recursive(
 @given(conditions)
 def test_random_conditions_are_worked_out_as_by_hand(condition: Node) -> None:
     if condition.fails:
-        with pytest.raises(UserError, match="divided by 0"):
+        with pytest.raises(UserError, match="division by zero"):
             check(condition.text, VALUES)
         return
     found = check(condition.text, VALUES)
@@ -373,7 +373,7 @@ def test_rows_are_chosen_by_whole_conditions_too(text: str, expected: list[int])
     "text", ["nonsense", "", "seed", "(seed=1", "seed ~ 1", "1 + 1", "not", "seed>2 and", "seed=1 or "]
 )
 def test_what_is_no_condition_of_either_form_is_refused_before_any_row_is_read(text: str) -> None:
-    with pytest.raises(UsageError, match="cannot read the condition"):
+    with pytest.raises(UsageError, match="invalid condition"):
         RowFilter(text)
 
 

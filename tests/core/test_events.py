@@ -31,7 +31,7 @@ PUBLISHED = json.loads((ROOT / f"docs/schemas/events-{EVENTS_SCHEMA}.json").read
 BASE = {"schema": 1, "at": 1.0}
 SHA = "0" * 64
 LANGUAGE_MODEL: list[dict[str, Any]] = [
-    {"event": "device_stats", "unavailable": "no NVIDIA driver answers"},
+    {"event": "device_stats", "unavailable": "no NVIDIA driver responds"},
     {"event": "device_stats", "step": 3, "devices": [
         {"name": "A100", "load_percent": 0.0, "memory_bytes": 0, "memory_total_bytes": 80}]},
     {"event": "inference_response", "version": 0, "phase": "rollout", "queue_ms": None, "prefill_ms": 1.5,
@@ -144,10 +144,10 @@ def test_events_of_playing_language_models_are_declared(
     published.validate({**BASE, **line})
     for name in [name for name in line if name not in ("event", "step")] + ["step"] * ("lag" in line):
         less = {key: value for key, value in line.items() if key != name}
-        with pytest.raises(UserError, match="is not as declared"):
+        with pytest.raises(UserError, match="is not valid"):
             check_event({**BASE, **less})
         assert not published.is_valid({**BASE, **less})
-    with pytest.raises(UserError, match="is not as declared"):
+    with pytest.raises(UserError, match="is not valid"):
         check_event({**BASE, **line, "more": 1})
 
 
@@ -178,7 +178,7 @@ def test_the_writer_refuses_an_undeclared_event_in_tests(store: Store) -> None:
     before = recorder.paths.events.read_bytes()
     with pytest.raises(UserError, match="did you mean 'evaluated'"):
         recorder.event("evaluate", step=1)
-    with pytest.raises(UserError, match="'rewound' is not as declared"):
+    with pytest.raises(UserError, match="'rewound' is not valid"):
         recorder.write_event("rewound", stepp=1)
     assert recorder.paths.events.read_bytes() == before
     recorder.close()

@@ -110,7 +110,9 @@ def test_a_broken_plugin_is_one_sentence_that_names_its_package(
 def test_a_plugin_with_the_name_of_a_built_in_one_is_ignored_aloud(install: Install) -> None:
     install("fairtrial.methods", "t", "raise RuntimeError('imported')")
     assert load_plugin(METHODS, "t").designs == ("paired", "unpaired")
-    assert take_ignored() == ["method 't' of the package some-package 1.5 is ignored: Fairtrial has one of that name"]
+    assert take_ignored() == [
+        "method 't' of the package some-package 1.5 is ignored: its name is that of a built-in one"
+    ]
     assert plugin_names(METHODS).count("t") == 1
 
 

@@ -143,7 +143,7 @@ def plant_folder_of_somebody(folder: Path, _precious: Path) -> None:
     [
         (plant_link, "is not a folder"),
         (plant_file, "is not a folder"),
-        (plant_open_folder, "other users may use"),
+        (plant_open_folder, "other users have access to"),
         (plant_folder_of_somebody, "belongs to another user"),
     ],
 )
@@ -221,7 +221,7 @@ def test_a_pipe_at_a_lock_is_refused(store: Store) -> None:
     paths = store.paths.run("study", "base.seed1")
     paths.root.mkdir(parents=True)
     os.mkfifo(paths.lock)
-    with pytest.raises(StoreError, match="not an ordinary file"):
+    with pytest.raises(StoreError, match="not a regular file"):
         Claim(paths)
 
 
@@ -362,7 +362,7 @@ def test_a_key_that_others_may_use_is_refused(key: Path, mode: int) -> None:
 
     load_signer()
     key.chmod(mode)
-    with pytest.raises(UserError, match="others can read"):
+    with pytest.raises(UserError, match="other users can read"):
         load_signer()
 
 

@@ -83,7 +83,7 @@ def test_two_readers_for_one_file_are_an_error(offer: Callable[..., None], notes
 def test_files_of_two_kinds_are_an_error(offer: Callable[..., None], notes: Path, tmp_path: Path) -> None:
     offer(notes=Notes(*EIGHT))
     (tmp_path / "table.csv").write_text("variant,seed,loss\na,1,2\n")
-    with pytest.raises(UserError, match="for the readers notes and table"):
+    with pytest.raises(UserError, match="different readers: notes and table"):
         open_runs([notes, tmp_path / "table.csv"])
 
 
@@ -103,7 +103,7 @@ def test_a_key_of_the_configuration_can_name_variant_and_seed() -> None:
     ("columns", "said"),
     [
         (Columns(variant="alg"), "unknown key of the configuration 'alg'; did you mean 'algo'?"),
-        (Columns(step="epoch"), "--step-column is for tables"),
+        (Columns(step="epoch"), "--step-column applies to tables only"),
     ],
 )
 def test_a_column_that_the_source_does_not_have_is_an_error(columns: Columns, said: str) -> None:
@@ -115,10 +115,13 @@ def test_a_column_that_the_source_does_not_have_is_an_error(columns: Columns, sa
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        ([("a", 1)], "gave a tuple where an ImportedRun belongs"),
-        ([ImportedRun("r", {"loss": ([1, 2], [0.5])})], "gave run r 2 steps and 1 values of loss"),
-        ([ImportedRun("r", {"loss": ([float("nan")], [0.5])})], "gave run r a step of loss that is not a number"),
-        ([ImportedRun("r", {}, status="over")], "gave run r an unknown status, 'over'"),
+        ([("a", 1)], "returned a tuple instead of an ImportedRun"),
+        ([ImportedRun("r", {"loss": ([1, 2], [0.5])})], "returned run r with 2 steps and 1 values of loss"),
+        (
+            [ImportedRun("r", {"loss": ([float("nan")], [0.5])})],
+            "returned run r with a step of loss that is not a finite number",
+        ),
+        ([ImportedRun("r", {}, status="over")], "returned run r with an unknown status, 'over'"),
     ],
 )
 def test_what_is_not_a_run_is_refused_with_the_readers_name(

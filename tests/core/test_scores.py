@@ -65,7 +65,7 @@ def test_best_metric_and_the_mapping_are_one_option() -> None:
     options = parse_options(LoopOptions, both, where="t")
     assert (options.best_metric, options.best_mode) == ("eval_loss", "min")
     assert parse_options(LoopOptions, options.to_dict(), where="t") == options
-    with pytest.raises(InvalidOptions, match="given as 'eval_loss' and, in benchmark, as 'eval_accuracy'"):
+    with pytest.raises(InvalidOptions, match="set to 'eval_loss', but to 'eval_accuracy' in benchmark"):
         parse_options(LoopOptions, {**both, "benchmark": {"best_metric": "eval_accuracy"}}, where="t")
 
 

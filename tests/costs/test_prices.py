@@ -68,7 +68,7 @@ def test_a_file_replaces_the_prices_and_keeps_what_is_known_of_a_card():
         ({"cards": {"t4": {"usd_per_hour": 1}}}, ["as_of"]),
         ({"as_of": "2026-11-01", "cards": {}}, ["cards"]),
         ({"as_of": "2026-11-01", "cards": {"t4": {"usd_per_hour": -1}, "v100": {"usd_per_hour": float("nan")}}}, ["t4", "v100"]),
-        ({"as_of": "2027-11-01", "valid_until": "2026-01-01", "cards": {"t4": {"usd_per_hour": 1}}}, ["has not come yet", "expired on 2026-01-01"]),
+        ({"as_of": "2027-11-01", "valid_until": "2026-01-01", "cards": {"t4": {"usd_per_hour": 1}}}, ["is in the future", "expired on 2026-01-01"]),
         ({"as_of": "2026-11-01", "cards": {"box": {"usd_per_hour": 1}}}, ["box", "memory_gb and performance"]),
         ({"as_of": "2026-11-01", "cards": {"t4": {"usd_per_hour": 1, "speed": 3}}}, ["speed"]),
         ({"as_of": "soon", "currency": "EUR", "cards": {"t4": {"usd_per_hour": 0}}}, ["as_of", "currency", "t4"]),

@@ -68,7 +68,7 @@ def test_efficiency_winner_and_best_marginal_gain():
 def test_a_metric_that_can_be_negative_has_no_efficiency_winner():
     analysis = CostPerformanceAnalysis(CostModel.a100_80gb(), OptimizationTarget("report_return_mean", "max"))
     assert analysis.frontier(documented()).efficiency_winner is None
-    with pytest.raises(InvalidOptions, match="per dollar means nothing"):
+    with pytest.raises(InvalidOptions, match="per dollar is meaningless"):
         analysis.recommend(documented(), Constraints(), "value")
 
 
@@ -301,7 +301,7 @@ def test_two_constraints_that_cannot_give_alone_say_so():
     assert found.joint is not None and found.joint.candidate.priced.name == "a"
     assert found.rationale[-1] == (
         "Smallest joint change: --max-cost 30 instead of 1 and --min-accuracy 0.5 instead of 0.9 would make a feasible. "
-        "No limit moves by more than 2,900 % of itself."
+        "No limit changes by more than 2,900 %."
     )
 
 
@@ -344,7 +344,7 @@ def test_two_small_changes_are_named_beside_one_large_one():
     }  # fmt: skip
     assert found.joint.candidate.priced.name == "near" and found.joint.largest == pytest.approx(0.05)
     assert "--max-cost 31.5 instead of 30 and --min-accuracy 0.88 instead of 0.9 would make near" in found.rationale[-1]
-    assert "more than 5 % of itself" in found.rationale[-1]
+    assert "more than 5 %." in found.rationale[-1]
     told = found.joint.to_dict()
     assert [(each["constraint"], each["needed"]) for each in told["changes"]] == [
         ("max_cost", 31.5),

@@ -393,7 +393,7 @@ def test_cards_that_are_not_there_are_refused_before_anything_is_written(
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     refused = cli("launch", "fake", "--gpus", "2")
-    assert refused.code == 1 and "--gpus 2: no NVIDIA driver answers" in refused.err
+    assert refused.code == 1 and "--gpus 2: no NVIDIA driver responds" in refused.err
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert "$CUDA_VISIBLE_DEVICES names 1" in cli("launch", "fake", "--gpus", "2").err
     assert "several runs on one" in cli("launch", "fake", "--gpus", "1", "--jobs", "2").err

@@ -137,8 +137,8 @@ def test_cards_are_read_where_there_are_some(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("module", "told"),
     [
-        (nvml(0), "knows no card"),
-        (nvml(1, "no library"), "no NVIDIA driver answers (no library)"),
+        (nvml(0), "reports no GPU"),
+        (nvml(1, "no library"), "no NVIDIA driver responds (no library)"),
         (None, "not installed"),
     ],
 )

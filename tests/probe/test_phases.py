@@ -97,7 +97,7 @@ def test_a_clock_that_goes_back_and_phases_that_cross_are_errors(clock: VirtualT
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
-    with pytest.raises(ClockError, match="not the one that began last"):
+    with pytest.raises(ClockError, match="not the innermost open phase"):
         _ = crossed.steps
 
 

@@ -153,7 +153,7 @@ def test_options_that_reach_nothing_are_named() -> None:
     options = parse_options(grpo.Options, {"method": "full", "rank": 2, "workers": 3, "policy_lag": 2}, where="grpo")
     assert [each["text"].split()[0] for each in grpo.cautions_of(options)] == ["rank", "policy_lag", "workers"]
     deep = parse_options(grpo.Options, {"buffer_depth": 3, "policy_lag": 2}, where="grpo")
-    assert grpo.cautions_of(deep)[0]["text"].startswith("buffer_depth 3 acts as 2: ")
+    assert grpo.cautions_of(deep)[0]["text"].startswith("buffer_depth 3 acts like 2: ")
     buffered = {"rank": 2, "workers": 3, "policy_lag": 2, "buffer_depth": 2}
     assert not grpo.cautions_of(parse_options(grpo.Options, buffered, where="grpo"))
 

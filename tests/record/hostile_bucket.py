@@ -80,7 +80,7 @@ def _absolute(run: Template, draw: random.Random, outside: Path) -> str:
 def _characters(run: Template, draw: random.Random, _outside: Path) -> str:
     strange = draw.choice(["\0", "\n", "\x1b[2J", "\x7f", "\u2028", "\u202e", "\ud800", "\\..\\", "\x85"])
     run.put(f"checkpoints/a{strange}b.pt")
-    return "has a character that no path may have"
+    return "contains a character that is not allowed in a path"
 
 
 def _empty_parts(run: Template, draw: random.Random, _outside: Path) -> str:
@@ -101,17 +101,17 @@ def _too_long(run: Template, draw: random.Random, _outside: Path) -> str:
 
 def _case(run: Template, draw: random.Random, _outside: Path) -> str:
     run.put(draw.choice(["Checkpoints/best.pt", "checkpoints/BEST.pt", "METADATA.json", "Metrics.jsonl", "log.TXT"]))
-    return "name the same file"
+    return "refer to the same file"
 
 
 def _unicode(run: Template, draw: random.Random, _outside: Path) -> str:
     run.put(*draw.choice([("é", "e\u0301"), ("straße", "strasse"), ("ﬁne", "fine"), ("Å", "\u212b"), ("x/é", "X/É")]))
-    return "name the same file"
+    return "refer to the same file"
 
 
 def _file_and_folder(run: Template, draw: random.Random, _outside: Path) -> str:
     run.put(draw.choice(["checkpoints", "metadata.json/x", "metrics.jsonl/0", "checkpoints/best.pt/x"]))
-    return "name the same file"
+    return "refer to the same file"
 
 
 def _links(run: Template, draw: random.Random, outside: Path) -> str:
@@ -246,8 +246,8 @@ def hostile_names(metadata: str) -> Iterator[Hostile]:
     bad = {
         "..": "leads out",
         "~root": "is absolute",
-        "a\\b": "has a character",
-        "c\u202ed": "has a character",
+        "a\\b": "contains a character",
+        "c\u202ed": "contains a character",
         "": "empty",
     }
     for at, (part, says) in enumerate(bad.items()):
@@ -258,8 +258,8 @@ def hostile_names(metadata: str) -> Iterator[Hostile]:
         yield Hostile(f"names/{part}", "reserved", "is reserved", Template(f"names/{part}", metadata).as_plain())
     files = {
         "../../../evil.sh": "leads out", "checkpoints/../../x": "leads out", "/etc/evil": "is absolute",
-        "~/x": "is absolute", "a\\b": "has a character", "checkpoints/\x01": "has a character", "a/./b": "empty part",
-        "Metadata.json": "name the same file", "checkpoints/x\u202ey": "has a character", "a" * 250: "path is too long",
+        "~/x": "is absolute", "a\\b": "contains a character", "checkpoints/\x01": "contains a character", "a/./b": "empty part",
+        "Metadata.json": "refer to the same file", "checkpoints/x\u202ey": "contains a character", "a" * 250: "path is too long",
     }  # fmt: skip
     for number, (file, says) in enumerate(files.items()):
         run = Template(f"files/run{number}.seed1", metadata)

@@ -92,7 +92,7 @@ def test_the_newest_checkpoint_whose_lines_are_still_there_is_gone_on_from(store
     [refused] = [row for row in read_lines(paths.events).rows if row["event"] == "checkpoint_refused"]
     assert refused["step"] == 9 and "metrics.jsonl is shorter than" in refused["reason"]
     [caution] = [each for each in run.metadata["cautions"] if each["code"] == "damaged series"]
-    assert "it went on from step 8" in caution["text"]
+    assert "it resumed from step 8" in caution["text"]
 
 
 def test_what_was_logged_after_the_last_checkpoint_and_cannot_be_read_is_logged_again(

@@ -368,5 +368,5 @@ def test_code_that_came_with_a_run_is_never_run(
     assert place.is_file() and answer.code == 0, answer.err
     assert not ran.exists()
     told = cli("evaluate", "t/a.seed1", "--store", url)
-    assert told.code == 1 and "lies in the mirror of a shared store" in told.err, told.err
+    assert told.code == 1 and "is in the mirror of a shared store" in told.err, told.err
     assert not ran.exists()

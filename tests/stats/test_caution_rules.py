@@ -138,7 +138,7 @@ def test_clean_data_carry_hardly_any_caution(n: int, paired: bool) -> None:
 def test_five_equal_runs_make_one_wonder_whether_the_seed_arrives() -> None:
     """D: five runs with a standard deviation of 0.0000 carried no caution."""
     [told] = seed_effect_cautions("base", "accuracy", [0.5] * 5)
-    assert told["text"] == "The metric does not vary over the seeds of base: does the seed reach your program?"
+    assert told["text"] == "The metric is identical for all seeds of base: does your program use the seed?"
     assert "accuracy" in told["remedy"]
 
 

@@ -1,1 +1,1 @@
-"""Nouns and contracts. Everything else in Fairtrial rests on these; they rest on nothing of ours."""
+"""Shared types and contracts. Every other package may import this one; it imports none of them."""

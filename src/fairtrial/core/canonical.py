@@ -1,4 +1,4 @@
-"""One spelling for every value, so that equal content has equal hashes."""
+"""Canonical JSON, so that equal content has equal hashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairtrial.core.regular_files import open_regular
 
 
 def canonical_json(value: Any) -> bytes:
-    """Sorted keys, no spaces, no NaN: the bytes that are hashed."""
+    """Return the canonical bytes of a value: sorted keys, no spaces, no NaN."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode()
 

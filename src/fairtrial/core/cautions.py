@@ -1,7 +1,7 @@
 """Every caution that Fairtrial can give, each with its remedy.
 
-A caution never stops anything. A run or a finding carries the codes of those it rests on; the text is
-looked up here, so that the same thing is said with the same words everywhere.
+A caution is a warning; it never stops a run or an analysis. Each text is defined here once, so that every command
+words the same warning in the same way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Caution:
-    """A closed kind of warning. `text` and `remedy` may hold `{fields}` that the place of use fills."""
+    """One warning from the closed list. `text` and `remedy` may contain `{fields}`, which the caller fills in."""
 
     code: str
     text: str
@@ -28,8 +28,8 @@ class Caution:
 
 SYNTHETIC = Caution(
     "synthetic",
-    "The recipe '{recipe}' makes its numbers up: they say nothing about any training.",
-    "Use it for tests and plug-ins only.",
+    "The recipe '{recipe}' generates its numbers instead of training: they say nothing about any real training.",
+    "Use it only for tests and for developing plug-ins.",
 )
 ONE_TEACHER = Caution(
     "one teacher",
@@ -48,24 +48,24 @@ ONE_BASE = Caution(
 )
 EPISODES_RESTARTED = Caution(
     "episodes restarted",
-    "{env} did not come out where it was when its episodes were played again: new ones were begun on resuming.",
-    "Nothing to do, but a run that was not interrupted would have other numbers.",
+    "Replaying the episodes of {env} did not restore its state: the resumed run started new episodes.",
+    "No action is needed, but an uninterrupted run would have produced different numbers.",
 )
 NO_GROUP_BASELINE = Caution(
     "no group baseline",
-    "no group baseline: no policy gradient. A group of one sample has nothing to be compared with.",
-    "Take --samples 2 or more to learn something.",
+    "no group baseline: no policy gradient. A group of one sample has no other sample to compare it with.",
+    "Pass --samples 2 or more to train the policy.",
 )
 ONE_STEP = Caution(
     "one step",
     "one step: no percentiles or intervals.",
-    "Take more --steps to say how sure the times are.",
+    "Pass a larger --steps to get confidence intervals for the times.",
 )
 APART = Caution(
     "measured apart",
-    "The profiles were measured one after the other, in a process or two each: a spread of {spread} % between "
-    "processes is assumed.",
-    "Measure each three times under its name; then the spread is known.",
+    "The profiles were measured one after the other, each in only one or two processes: the comparison assumes a "
+    "spread of {spread} % between processes.",
+    "Measure each profile three times under the same name; the spread is then estimated from the data.",
 )
 OTHER_SURROUNDINGS = Caution(
     "other surroundings",
@@ -74,13 +74,13 @@ OTHER_SURROUNDINGS = Caution(
 )
 LAG_LIMITS_BUFFER = Caution(
     "lag limits the buffer",
-    "buffer_depth {depth} acts as {lag}: a rollout that waits for more than policy_lag {lag} updates would be too old.",
-    "Raise --policy-lag to let more rollouts wait, or lower --buffer-depth.",
+    "buffer_depth {depth} acts like {lag}: a rollout that waits longer than policy_lag {lag} updates is too old.",
+    "Raise --policy-lag to buffer more rollouts, or lower --buffer-depth.",
 )
 LOWER_QUALITY = Caution(
     "lower quality",
     "{what} falls from {a} to {b}: {change} on {n} positions.",
-    "See what the prompts of B leave out, or train with both and compare the returns with analyze.",
+    "Check what the prompts of B leave out, or train with both and compare the returns with 'fairtrial analyze'.",
 )
 QUALITY_UNKNOWN = Caution(
     "quality unknown",
@@ -94,513 +94,522 @@ INERT_OPTION = Caution(
 )
 SEED_NOT_PASSED = Caution(
     "seed not passed",
-    "No argument of the program holds {{seed}}, and the program did not read run.seed of fairtrial.run(): the seed "
-    "does not reach it.",
-    "Put {{seed}} among the arguments, or use run.seed.",
+    "No argument of the program contains {{seed}}, and the program did not read run.seed of fairtrial.run(): it "
+    "never receives the seed.",
+    "Add {{seed}} to the arguments, or use run.seed.",
 )
 SAME_OVER_SEEDS = Caution(
     "same over seeds",
-    "The metric does not vary over the seeds of {variant}: does the seed reach your program?",
-    "Seed every random generator of the program with it. If {metric} cannot vary, judge by another metric.",
+    "The metric is identical for all seeds of {variant}: does your program use the seed?",
+    "Seed every random number generator of the program with it. If {metric} cannot vary, use another metric.",
 )
 SHARED_FILE = Caution(
     "shared file",
-    "All runs write their metrics to {file}, so they took turns.",
-    "Put {{run_dir}} or {{seed}} into --metrics to run them side by side.",
+    "All runs write their metrics to {file}, so they ran one at a time.",
+    "Put {{run_dir}} or {{seed}} into --metrics to run them in parallel.",
 )
 REDACTED_VALUES = Caution(
     "redacted",
-    "Recorded as references, because they look like secrets or --secret names them, not as values: {names}. What a "
-    "program prints is in its log.txt all the same.",
-    "Nothing to do; to resume elsewhere, set {variables} there. Write {{env:NAME}} to name the variable yourself.",
+    "These values look like secrets or --secret names them, so Fairtrial recorded references instead of values: "
+    "{names}. Anything that the program prints is still in its log.txt.",
+    "No action is needed here; to resume on another machine, set {variables} there. Write {{env:NAME}} to name the "
+    "variable yourself.",
 )
 REDACTED_CONFIG = Caution(
     "redacted config",
-    "Redacted in the config, because they look like secrets or were named so, not recorded as values: {names}. What a "
-    "program prints is in its log.txt all the same.",
-    "Nothing to do. Two configs that differ only in these values are the same variant.",
+    "These config values look like secrets or were named as secrets, so Fairtrial redacted them: {names}. Anything "
+    "that the program prints is still in its log.txt.",
+    "No action is needed. Two configs that differ only in these values are the same variant.",
 )
 DIRTY_TREE = Caution(
     "dirty tree",
     "The working tree had uncommitted changes: the commit alone does not reproduce these runs.",
-    "Commit first, or launch with --strict to refuse this.",
+    "Commit first, or launch with --strict to make this an error.",
 )
 OTHER_COMMIT = Caution(
     "other commit",
-    "{count} finished run(s) were kept that were made at commit {then}, not {now}.",
-    "Repeat them with --replace if the code between matters.",
+    "{count} finished run(s) were kept although they were made at commit {then}, not {now}.",
+    "Repeat them with --replace if the code changes between these commits matter.",
 )
 TORN_LINE = Caution(
     "torn line",
     "The last line of {file} was cut off when the run was killed; it was ignored.",
-    "Nothing to do: no completed line is lost, and a resumed run writes it again.",
+    "No action is needed: no complete line is lost, and a resumed run writes this line again.",
 )
 SERIES_DAMAGED = Caution(
     "damaged series",
-    "While the run was interrupted its metrics were damaged ({problem}); it went on from {where}.",
-    "Nothing to do: what was damaged was trained and logged again. Check the disk if you did not change the file.",
+    "The metrics of the run were damaged while it was interrupted ({problem}); it resumed from {where}.",
+    "No action is needed: the damaged steps were trained and logged again. If you did not edit the file, check the "
+    "disk.",
 )
 FEW_SEEDS = Caution(
     "few seeds",
-    "{n} seeds per variant: means of so few runs move a lot.",
+    "{n} seeds per variant: the mean of so few runs is very noisy.",
     "Launch again with more --seeds; finished cells are kept.",
 )
 FINAL_PARTIAL = Caution(
     "incomplete arms",
-    "The variants do not have the same finished seeds; only the {n} shared ones are compared.",
-    "Launch again to fill missing cells, with --retry-failed for failed ones; diverged ones are results.",
+    "The variants did not finish the same seeds; only the {n} shared seeds are compared.",
+    "Launch again to fill missing cells; add --retry-failed to repeat failed ones. Diverged cells are results.",
 )
 OTHER_BEST_METRIC = Caution(
     "other best metric",
-    "The best checkpoint was chosen by {before} before this run was resumed, and by {now} since: the earlier one is "
-    "forgotten.",
-    "Start over, if both halves are to be judged by one metric.",
+    "The best checkpoint was selected by {before} before this run was resumed, and by {now} since: the earlier best "
+    "checkpoint was discarded.",
+    "Start the run over if the whole run must be judged by one metric.",
 )
 NEVER_JUDGED = Caution(
     "no best checkpoint",
     "The metric that selects the best checkpoint, {metric}, was never evaluated; logged: {logged}.",
-    "Name one of those as the best metric.",
+    "Pass one of the logged metrics as the best metric.",
 )
 METRIC_NOT_LOGGED = Caution(
     "metric not logged",
-    "{count} completed run(s) did not log {metric}; they are not in the means: {which}.",
-    "Look at what they logged with 'fairtrial runs show'.",
+    "{count} completed run(s) did not log {metric}; the means exclude them: {which}.",
+    "Check what they logged with 'fairtrial runs show'.",
 )
 DIRECTION_UNKNOWN = Caution(
     "direction unknown",
-    "Nothing says whether a high or a low {metric} is better, so no variant is called better.",
-    "Give --direction max or --direction min.",
+    "It is not known whether a high or a low {metric} is better, so no variant is called better.",
+    "Pass --direction max or --direction min.",
 )
 DIRECTION_AGAINST_NAME = Caution(
     "direction against the name",
-    "For {metric} {better} counts as better, because that {who}; its name suggests the opposite.",
-    "If that is not meant, give {flag} {other}.",
+    "For {metric}, {better} counts as better, because this direction {who}; the name suggests the opposite.",
+    "If this is not what you want, pass {flag} {other}.",
 )
 DIRECTIONS_DIFFER = Caution(
     "recorded directions differ",
-    "Some runs recorded the opposite direction for {metric}; all are judged by: {better}.",
+    "Some runs recorded the opposite direction for {metric}; all runs are judged by: {better}.",
     "Record the same direction in every run of a study.",
 )
 NOT_FINITE = Caution(
     "not finite",
-    "{count} completed run(s) ended with a value of {metric} that is not finite; they are not in the means.",
-    "Look at them: a NaN is a result, not a gap.",
+    "{count} completed run(s) ended with a value of {metric} that is not finite; the means exclude them.",
+    "Inspect these runs: a NaN is a result, not missing data.",
 )
 ARMS_DIFFER = Caution(
     "arms differ in shape",
-    "One arm is far noisier. False verdicts then reached 6–13 % in simulations with skewed noise and 6–28 % with "
-    "collapsing runs; with normal noise they stayed below 6 %.",
-    "Look at the single runs; --certify shows how far the coverage can fall.",
+    "One arm is far noisier than the other. In simulations of this case, the rate of false verdicts reached 6–13 % "
+    "with skewed noise and 6–28 % with collapsing runs; with normal noise it stayed below 6 %.",
+    "Inspect the individual runs; --certify shows how far the coverage can fall.",
 )
 UNEQUAL_N = Caution(
     "unequal n",
-    "The arms have {control} and {candidate} runs. With numbers as unequal as these, false verdicts exceeded 6 % in "
-    "simulations with skewed or two-peaked noise (24 % at 3 against 15).",
-    "Fill the smaller arm up to the same number of runs.",
+    "The arms have {control} and {candidate} runs. With sample sizes this unequal, the rate of false verdicts exceeded "
+    "6 % in simulations with skewed or bimodal noise (24 % with 3 against 15 runs).",
+    "Add runs to the smaller arm until both have the same number.",
 )
 ONE_ARM = Caution(
     "one-arm interval",
-    "An interval for one arm alone has no partner to cancel skewed noise: with log-normal noise 95 % intervals covered "
-    "86 % at 5 runs, 89 % at 15 and 91 % at 30.",
-    "Judge differences between arms, or run more seeds.",
+    "In an interval for a single arm, skewed noise does not cancel out as it does in a difference of two arms: with "
+    "log-normal noise, the coverage of 95 % intervals was 86 % at 5 runs, 89 % at 15 and 91 % at 30.",
+    "Compare two arms, or run more seeds.",
 )
 KNOWN_SD_DOUBTED = Caution(
     "known sd too small",
-    "The runs vary with a standard deviation of {sd}, more than the known one of {known} explains: the interval is too "
-    "narrow.",
-    "Check --known-sd, or leave it out: the noise is then estimated from these runs.",
+    "The standard deviation of the runs is {sd}, more than the known value of {known} can explain: the interval is "
+    "too narrow.",
+    "Check --known-sd, or leave it out to estimate the noise from these runs.",
 )
 COVARIATE_NOT_USED = Caution(
     "planned adjustment not made",
-    "The plan adjusts for {covariate}, and that was not possible: {reason}. The verdict is the one without it.",
-    "Report both: that the adjustment was planned, and why it could not be made.",
+    "The plan adjusts for {covariate}, but that was not possible: {reason}. The verdict is the unadjusted one.",
+    "Report that the adjustment was planned and why it was not possible.",
 )
 COVARIATE_DIFFERS = Caution(
     "covariate differs between arms",
-    "{covariate} differs between the arms by more than chance (p = {p}): the change seems to have reached it, and the "
-    "adjusted difference leaves that part out.",
-    "Use a covariate that the change cannot reach, or read the difference without the adjustment.",
+    "{covariate} differs between the arms by more than chance (p = {p}): the change seems to affect it, and the "
+    "adjusted difference leaves out that part of the effect.",
+    "Use a covariate that the change cannot affect, or use the unadjusted difference.",
 )
 COVARIATE_UNDATED = Caution(
     "covariate of unknown time",
-    "Nothing says when {covariate} was measured; a value from after the change would hide part of its effect.",
-    "Name the column that counts steps with --step-column, or make sure that it is from before the first step.",
+    "It is not known when {covariate} was measured; a value from after the change would hide part of its effect.",
+    "Pass the column of step numbers with --step-column, or make sure that the value is from before the first step.",
 )
 BOOTSTRAP_FEW = Caution(
     "bootstrap at few seeds",
-    "A {method} bootstrap of {n} runs knows only {n} values and errs in 14 to 48 % of studies without a difference: it "
-    "is shown next to the verdict, which is that of the default method.",
-    "Use studentized for a bootstrap that holds its level at few runs.",
+    "A {method} bootstrap resamples only {n} values here and has a false-positive rate of 14 to 48 %: its interval is "
+    "shown next to the verdict, but the verdict comes from the default method.",
+    "Use studentized, the bootstrap that keeps its error rate with few runs.",
 )
 LOST_RUNS = Caution(
     "lost runs",
-    "{control} run(s) of {first} and {candidate} of {second} ended without a valid number. Quality is judged among the "
+    "{control} run(s) of {first} and {candidate} of {second} ended without a valid number. Quality is judged on the "
     "runs that finished, and a variant that loses more runs than the control is neither better nor equivalent.",
-    "Find out why they were lost; --failure-value gives lost runs a number of your choice.",
+    "Find out why they were lost; --failure-value scores each lost run with a value of your choice.",
 )
 MISSING_RUNS = Caution(
     "missing runs",
-    "{count} planned run(s) are not there yet or were interrupted; they are not scored.",
-    "Launch the study again: it fills what is missing.",
+    "{count} planned run(s) do not exist yet or were interrupted; they are not scored.",
+    "Launch the study again to complete the missing runs.",
 )
 REMOVED_RUNS = Caution(
     "removed runs",
-    "{count} run(s) were made and then removed: {runs}. A result without them may be one that was chosen.",
-    "Say why they were removed, or launch the study again: it makes them anew.",
+    "{count} run(s) were made and then removed: {runs}. A result without them may be biased by that selection.",
+    "Report why they were removed, or launch the study again to repeat them.",
 )
 DAMAGED_RUNS = Caution(
     "damaged runs",
-    "{count} run(s) are damaged and not scored: {runs}. This result may differ from the one with them.",
-    "See what can be repaired: fairtrial doctor --damage.",
+    "{count} run(s) are damaged and not scored: {runs}. The result might differ if they were included.",
+    "Check what can be repaired: fairtrial doctor --damage.",
 )
 LOOKS_DAMAGED = Caution(
     "looks damaged",
-    "{reason}: whether seeds were added after an earlier look is not known.",
-    "Bring looks.jsonl back from a backup; see fairtrial doctor --damage.",
+    "{reason}: it is not known whether seeds were added after an earlier look.",
+    "Restore looks.jsonl from a backup; see fairtrial doctor --damage.",
 )
 TOO_FEW_FOR_FAMILY = Caution(
     "too few seeds for this family",
-    "With {n} seeds, {method} on tests pair by pair has little power and an uncertain error rate.",
+    "With {n} seeds, {method} on pairwise tests has little power and an uncertain error rate.",
     "Use --family max-spread, which pools the noise of all arms, or run at least 5 seeds.",
 )
 POOLED_NOISE = Caution(
     "pooled noise",
-    "Tukey's limit pools the noise of all arms, and some scatter far more than others: differences from those look "
-    "surer than they are.",
-    "Use --family max-spread, which goes by the larger noise, or holm, which judges pair by pair.",
+    "Tukey's limit pools the noise of all arms, but some arms are far noisier than others: differences from the noisy "
+    "arms look more certain than they are.",
+    "Use --family max-spread, which uses the larger noise, or holm, which judges each pair separately.",
 )
 FAMILY_SEEDS = Caution(
     "family on shared seeds",
-    "All arms are judged together on the {n} seeds that every one of them completed; {left} run(s) are left out.",
-    "Fill the missing cells.",
+    "All arms are judged together on the {n} seeds that every arm completed; {left} run(s) are left out.",
+    "Launch again to fill the missing cells.",
 )
 FEW_TASKS = Caution(
     "few tasks",
-    "The middle half of the scores of {tasks} task(s) is a handful of scores, and which tasks it comes from can change "
-    "with the runs.",
+    "With {tasks} task(s), the middle half of the scores contains only a few scores, and the tasks that they come from "
+    "can change with the runs.",
     "Use the mean over tasks, or at least 20 tasks.",
 )
 SHARED_LUCK = Caution(
     "luck shared by tasks",
-    "Runs that do well on one task do well on others: the stratified bootstrap treats them as independent, and its "
+    "Runs that do well on one task do well on others: the stratified bootstrap treats them as independent, so its "
     "intervals are too narrow.",
-    "Go by the verdict, which is by run and holds here.",
+    "Rely on the verdict: it is based on whole runs and stays valid here.",
 )
 MEDIAN_TASKS = Caution(
     "median over tasks",
-    "A median over tasks rests on one or two tasks in the middle, and with {runs} runs it is uncertain which ones: "
-    "95 % intervals covered 90 to 98 % in simulations.",
+    "A median over tasks depends on the one or two tasks in the middle, and with {runs} runs it is uncertain which "
+    "ones these are: the coverage of 95 % intervals was 90 to 98 % in simulations.",
     "Use the IQM or the mean over tasks, or at least 10 runs.",
 )
 NEAR_CERTAIN = Caution(
     "probability near its limit",
-    "The probability of improvement is below 0.1 or above 0.9: with fewer than 20 runs and luck that tasks share, 95 % "
-    "intervals there covered as little as 90 % in simulations.",
-    "Go by the verdict on the difference.",
+    "The probability of improvement is below 0.1 or above 0.9: with fewer than 20 runs and scores that correlate "
+    "between tasks, the coverage of its 95 % intervals was as low as 90 % in simulations.",
+    "Rely on the verdict on the difference.",
 )
 TASKS_LEFT_OUT = Caution(
     "tasks left out",
-    "{count} task(s) are left out, because some variant has no run on them: {tasks}.",
-    "Run every variant on the same tasks, or choose variants with --candidate.",
+    "{count} task(s) are left out because at least one variant has no run on them: {tasks}.",
+    "Run every variant on the same tasks, or select variants with --candidate.",
 )
 INCOMPLETE_GRID = Caution(
     "runs not on all tasks",
-    "{count} run(s) were not run on every task and are left out. They do not count as lost.",
+    "{count} run(s) do not cover every task and are left out. They do not count as lost.",
     "Run the missing cells.",
 )
 RAW_SCORES = Caution(
     "raw scores",
-    "{metric} is averaged over tasks on which it means different things; these runs also have {better}.",
+    "{metric} is averaged over tasks although its meaning differs between tasks; these runs also recorded {better}.",
     "Use --metric {better}.",
 )
 TASK_SCALES = Caution(
     "tasks on different scales",
-    "Scores of some tasks are more than ten times as large as those of others: they decide the aggregate.",
-    "Normalize the scores, or read the probability of improvement, which knows no scale.",
+    "Scores of some tasks are more than ten times as large as those of others: they dominate the aggregate.",
+    "Normalize the scores, or use the probability of improvement, which does not depend on scale.",
 )
 UNDECLARED = Caution(
     "undeclared difference",
-    "The arms also differ in {what}: {values}. A difference in results may come from that.",
-    "Make both arms alike in all but the change on trial, or declare it in the variants.",
+    "The arms also differ in {what}: {values}. A difference in the results may come from that.",
+    "Make the arms equal in everything except the change under test, or declare the difference in the variants.",
 )
 OTHER_PROCESSOR = Caution(
     "other processor",
     "{where}{control} ran on {control_kind}, {candidate} on {candidate_kind}. Kernels for different processors "
-    "round differently, so that even equal code and seeds give other numbers.",
-    "Run both variants on one kind of machine: launch there with --replace.",
+    "round differently, so the same code and seed give different numbers.",
+    "Run both variants on the same kind of machine: launch there with --replace.",
 )
 MIXED_COMMITS = Caution(
     "mixed commits",
     "The runs of {variant} were made at {count} commits ({commits}): they do not all come from the same code.",
-    "See what changed with fairtrial doctor --since {oldest}, and repeat the older runs with --replace if it matters.",
+    "Check what changed with fairtrial doctor --since {oldest}; repeat the older runs with --replace if it matters.",
 )
 UNKNOWN_COMMIT = Caution(
     "unknown commit",
-    "The commit of {count} of {all} runs is unknown: nobody can tell which code they were made with.",
+    "The commit of {count} of {all} runs is unknown: the code that produced them cannot be identified.",
     "Launch inside a git working tree.",
 )
 OTHER_SIZE = Caution(
     "other size",
     "{candidate} has {ratio} of the {what} of {control}: part of a difference may come from that.",
-    "Match the sizes, or read the verdict as one about both changes.",
+    "Match the sizes, or interpret the verdict as the effect of both changes together.",
 )
 SEEDS_AFTER_LOOK = Caution(
     "seeds added after looking",
-    "Seeds were added after this comparison was first looked at: the error rate is above the one stated.",
-    "Launch a planned number of fresh seeds as a study of its own, and judge those alone.",
+    "Seeds were added after the first look at this comparison: the error rate is above the stated one.",
+    "Launch a planned number of fresh seeds as a separate study, and judge only those.",
 )
 LOOKED_AT = Caution(
     "differences looked at",
-    "The differences of study '{study}' were looked at: seeds added to it now would make its verdict exploratory.",
-    "For a verdict launch a planned number of fresh seeds as a study of its own, and judge those alone.",
+    "The differences of study '{study}' have been looked at: adding seeds now would make its verdict exploratory.",
+    "For a confirmatory verdict, launch a planned number of fresh seeds as a separate study, and judge only those.",
 )
 ANOTHER_QUESTION = Caution(
     "another question",
-    "These runs were looked at before with another question: first asked for {first}. Among several questions one "
-    "finds a difference by chance more often than stated.",
-    "Report all of them, or put this one to a planned number of fresh seeds.",
+    "These runs were analyzed before with another question: the first was {first}. Asking several questions of the "
+    "same runs raises the false-positive rate above the stated one.",
+    "Report all questions, or ask this one of a planned number of fresh seeds.",
 )
 LOOK_NOT_NOTED = Caution(
     "look not noted",
-    "The store cannot be written, so this look at the comparison could not be noted.",
-    "Analyse where the study can be written.",
+    "The store is not writable, so this look at the comparison was not recorded.",
+    "Analyze the study where its store is writable.",
 )
 STILL_MOVING = Caution(
     "still improving",
-    "{variant} was still changing at the end of its runs: the order may be another with more steps.",
-    "Train longer, or say that the verdict is about this budget.",
+    "{variant} was still changing at the end of its runs: the ranking may differ with more steps.",
+    "Train longer, or state that the verdict applies to this budget.",
 )
 DIFFERENT_ENDS = Caution(
     "different ends",
     "The variants end at different steps ({ends}): their last values compare different budgets.",
-    "Train both as long, or give --summary.window.",
+    "Train both for the same number of steps, or pass --summary.window.",
 )
 UNEVEN_LOGGING = Caution(
     "uneven logging",
-    "The runs logged {metric} at different steps: {summary} uses one value per step that all of them have, up to "
-    "{steps} per run, and leaves the other values of {arms} aside.",
-    "Log all runs at the same steps. If a logged value is an average since the last one, compare --summary.type auc.",
+    "The runs logged {metric} at different steps: {summary} uses one value per step that all of them logged, up to "
+    "{steps} per run, and ignores the other values of {arms}.",
+    "Log all runs at the same steps. If each logged value averages the steps since the last one, use --summary.type "
+    "auc.",
 )
 DUPLICATE_SEEDS = Caution(
     "repeated attempts",
-    "{count} repeated attempt(s) at a seed were left out: they are not further seeds.",
-    "Nothing to do; give --control-run-ids to compare chosen runs.",
+    "{count} repeated attempt(s) at a seed were left out: they do not count as additional seeds.",
+    "No action is needed; pass --control-run-ids to compare specific runs.",
 )
 UNUSED_STREAM_SEED = Caution(
     "stream seed without effect",
-    "stream_seed names {streams}, from which this run drew nothing: its seed changed nothing.",
+    "stream_seed names {streams}, but this run drew no random numbers from it: the seed had no effect.",
     "Leave it out, or name one of the streams that the run used: {used}.",
 )
 EDGE_OF_GRID = Caution(
     "edge of grid",
-    "The best {param}, {value}, is at the edge of what was tried: a better one may lie beyond.",
-    "Sweep further: finished values are kept.",
+    "The best {param}, {value}, is at the edge of the tried range: a better value may lie beyond it.",
+    "Sweep a wider range: finished values are kept.",
 )
 BEST_OF_MANY = Caution(
     "best of many",
-    "The best of {count} values was chosen by these very runs: its {metric} is likely to be too good.",
+    "The best of {count} values was chosen by these same runs: its {metric} is probably too optimistic.",
     "Confirm it on fresh seeds and fresh data with --confirm {runs}.",
 )
 SELECTED_ON_REPORT = Caution(
     "selected on report data",
-    "{metric} is measured on the data that verdicts are made from: what was chosen by it cannot be judged by it.",
+    "{metric} is measured on the data that verdicts are based on: a value chosen by it cannot be judged by it.",
     "Choose by a metric of the eval split, such as {instead}.",
 )
 REPORT_NOT_FRESH = Caution(
     "report data not fresh",
-    "{recipe} has no further report data for these options: the confirmation has fresh seeds, but the same data.",
-    "Read it as a confirmation on these data alone.",
+    "{recipe} has no additional report data for these options: the confirmation uses fresh seeds, but the same data.",
+    "Interpret it as a confirmation on these data only.",
 )
 NOT_CONFIRMED = Caution(
     "not confirmed",
-    "The confirmation did not work out: {why}.",
-    "Look at its runs, then give the same command again: finished runs are kept.",
+    "The confirmation failed: {why}.",
+    "Inspect its runs, then run the same command again: finished runs are kept.",
 )
 LOST_VALUES = Caution(
     "lost runs in a sweep",
-    "{count} run(s) ended without a valid number; to choose the best each counts as the worst value seen: {which}.",
-    "Look at them: a value that loses runs is no winner.",
+    "{count} run(s) ended without a valid number; each is scored as the worst observed value when choosing the best: "
+    "{which}.",
+    "Inspect them: a value that loses runs is not a good choice.",
 )
 IDENTICAL_ROWS = Caution(
     "identical rows",
-    "Taking away {removed} changed not a single number: it was not part of the base, or does nothing there.",
+    "Removing {removed} did not change any number: the base does not use it, or it has no effect there.",
     "Choose a base that uses it, or leave it out.",
 )
 MATCHED_BY_TIME = Caution(
     "matched by time",
-    "The baseline {name} was given {steps} steps, about as long as the slowest strategy took here: another machine may "
-    "match otherwise.",
-    "Read it as a check that training longer is not what helped.",
+    "The baseline {name} got {steps} steps, about the training time of the slowest strategy here: on another machine "
+    "the matching number of steps may differ.",
+    "Use it to check whether longer training alone explains a gain.",
 )
 NOTHING_TO_MATCH = Caution(
     "nothing to match",
-    "No strategy took longer than the baseline, so there is no time to give it.",
-    "Read the comparison as one at equal time.",
+    "No strategy took longer than the baseline, so the baseline gets no additional steps.",
+    "Interpret the comparison as one at equal time.",
 )
 DEAD_ARMS = Caution(
     "arms without a result",
-    "No run of {names} ended with a valid number: nothing can be said about it but that.",
-    "Look at those runs; they are results too.",
+    "No run of {names} ended with a valid number: there is nothing to compare.",
+    "Inspect those runs; a failure is a result too.",
 )
 OLD_PRICES = Caution(
     "old prices",
-    "The price of {card} is of {as_of}, {days} days ago: prices move.",
-    "Give today's in a file with --prices.",
+    "The price of {card} is from {as_of}, {days} days ago: it may have changed.",
+    "Pass a file with current prices with --prices.",
 )
 CONVERTED_HOURS = Caution(
     "converted hours",
     "Hours and cost on {card} are estimates. Basis: {basis}.",
-    "Measure there before you decide on a close call: a model that does not fill a card never reaches its speed.",
+    "Measure on that card before you decide a close case: a model that does not fully use a card does not reach its "
+    "speed.",
 )
 NOT_FITTING = Caution(
     "does not fit",
-    "Too large for the {memory} GB of {card}, and no part of the frontier: {names}.",
+    "Too large for the {memory} GB of {card} and therefore not on the frontier: {names}.",
     "Choose a card with more memory with --gpu.",
 )
 TIGHT_MEMORY = Caution(
     "tight memory",
-    "{need} GB of {memory} GB: a framework's own needs are not in that figure.",
-    "Try one step there first.",
+    "{need} GB of {memory} GB: this figure does not include the memory of the framework itself.",
+    "Try one step on that card first.",
 )
 NO_HOURS = Caution(
     "no hours",
-    "{variant} is left out: it has no completed run that was timed by itself.",
-    "Look at its runs; those that were trained together cannot tell their time, and must be launched one by one.",
+    "{variant} is left out: it has no completed run that was timed separately.",
+    "Inspect its runs. Runs that were trained together have no separate times; launch them one by one.",
 )
 LOST_AS_WORST = Caution(
     "lost runs in a choice",
-    "{count} run(s) ended without a valid {metric}; each counts as the worst value seen.",
-    "Look at them: a configuration that loses runs costs more than its hours.",
+    "{count} run(s) ended without a valid {metric}; each is scored as the worst observed value.",
+    "Inspect them: a configuration that loses runs costs more than its hours.",
 )
 FEW_FOR_CHOICE = Caution(
     "few seeds for a choice",
-    "{runs} per configuration, or as few for some: what is said about noise rests on a guess from so few runs.",
-    "Run more seeds of the ones that matter.",
+    "At least one configuration has only {runs}: noise estimates from so few runs are rough.",
+    "Run more seeds of the configurations that matter.",
 )
 UNSURE_CONSTRAINT = Caution(
     "unsure constraint",
-    "{constraint} is met by the mean, but only with a probability of {percent} %.",
-    "Run more seeds, or ask for certainty with --confidence 0.9.",
+    "The mean meets {constraint}, but the probability that the constraint is met is only {percent} %.",
+    "Run more seeds, or require more certainty with --confidence 0.9.",
 )
 CHOSEN_OF_MANY = Caution(
     "chosen of many",
-    "The best of {count} feasible configurations was chosen by these very runs: its {metric} is likely to be too good, "
-    "and its interval too hopeful.",
-    "Run the chosen one on fresh seeds before you rely on the figure.",
+    "The best of {count} feasible configurations was chosen by these same runs: its {metric} and its interval are "
+    "probably too optimistic.",
+    "Run the chosen configuration on fresh seeds before you rely on the figure.",
 )
 NO_CHANCE_KNOWN = Caution(
     "chance not known",
-    "No seeds tell the noise behind {constraint} of {name}: its mean meets the limit, with what confidence is open.",
-    "Give values per seed.",
+    "Without values per seed, the noise behind {constraint} of {name} is unknown: its mean meets the limit, but with "
+    "unknown confidence.",
+    "Provide values per seed.",
 )
 NOT_STEADY = Caution(
     "not steady",
-    "{steps} steps were too few to become steady and be measured: the figures have no intervals, or none that hold.",
-    "Take more steps with --max-batches.",
+    "{steps} steps were too few to reach a steady state and measure it: the figures have no intervals, or unreliable "
+    "ones.",
+    "Measure more steps with --max-batches.",
 )
 SHORT_TRAINING = Caution(
     "short training",
-    "{taken} of the {asked} steps that were asked for were taken: the training has {steps}.",
+    "Only {taken} of the {asked} requested steps were measured: the training has {steps} steps.",
     "Train longer with --steps, or leave it out.",
 )
 NEAR_TIMER = Caution(
     "near the timer",
-    "{phases}: less than {times} times what timing them takes; the figures are upper limits.",
-    "Read them as small.",
+    "{phases}: these phases take less than {times} times as long as the timing itself; the figures are upper limits.",
+    "Treat these phases as small.",
 )
 BENCH_DIVERGED = Caution(
     "diverged while measured",
-    "The training diverged while it was measured: {reason}. Steps up to there were timed.",
-    "Measure with settings that train.",
+    "The training diverged during the measurement: {reason}. Only the steps before that were timed.",
+    "Measure with settings that do not diverge.",
 )
 PUSHED_ASIDE = Caution(
     "pushed aside",
-    "The processor was taken away {times} times in {steps} steps: others were using this machine, and times are longer "
-    "for it.",
-    "Measure when it is quiet, or compare in turns with --ab.",
+    "The scheduler preempted this process {times} times in {steps} steps: other processes were using this machine, so "
+    "the measured times are too long.",
+    "Measure when the machine is idle, or interleave both sides with --ab.",
 )
 TWO_SESSIONS = Caution(
     "two sessions",
-    "The baseline was measured at another time: what the machine did differently since then is in the ratio.",
-    "Where both can be run now, compare them in turns with --ab; `fairtrial doctor --aa` shows this machine's noise.",
+    "The baseline was measured at another time: the ratio includes any change of the machine since then.",
+    "If both can run now, interleave them with --ab; `fairtrial doctor --aa` shows this machine's noise.",
 )
 OTHER_VERSIONS = Caution(
     "other versions",
     "The baseline was measured with other versions: {versions}.",
-    "Read the ratio as one of these versions too.",
+    "Interpret the ratio as including the effect of these versions.",
 )
 RATE_NOT_APPLIED = Caution(
     "rate not applied",
-    "The first update does not grow with the learning rate as it should: {rates} seem not to reach the optimizer.",
+    "The first update does not scale with the learning rate as it should: the optimizer does not seem to receive "
+    "{rates}.",
     "Check how the recipe uses learning_rate.",
 )
 SHORT_RATES = Caution(
     "short runs",
-    "Losses after {steps} steps tell which rates diverge (end above where they began), not which train best at last.",
+    "Losses after {steps} steps show which rates diverge (end above their initial loss), not which give the best final "
+    "result.",
     "Choose with `fairtrial sweep {recipe} --param learning_rate=…`, which trains to the end.",
 )
 WEIGHTS_OF_NOW = Caution(
     "noise of these weights",
-    "The noise scale is that of the weights after {steps} steps; it usually grows as training goes on.",
-    "Measure again later in training: more --max-batches.",
+    "The noise scale belongs to the weights after {steps} steps; it usually grows during training.",
+    "Measure again later in training with a larger --max-batches.",
 )
 NOT_A_LINE = Caution(
     "not a line",
-    "Step times lie up to {percent} % away from a fixed cost and a cost per example: the knee is a rough figure.",
-    "Give sizes that lie closer together.",
+    "Step times deviate by up to {percent} % from a fixed cost plus a cost per example: the knee is a rough estimate.",
+    "Choose batch sizes that are closer together.",
 )
 SIZE_NOT_MEASURED = Caution(
     "size not measured",
     "Batch size {size} was not measured: {reason}.",
-    "Leave it out, or make room for it.",
+    "Leave it out, or free memory for it.",
 )
 CHANGES_LEFT_OUT = Caution(
     "changes left out",
     "The working tree has changes that are in neither revision.",
-    "Commit them to have them measured.",
+    "Commit them to include them in the measurement.",
 )
 REGISTERED = Caution(
     "registered",
-    "Study '{study}' is registered ({registration}), and this is not the analysis that was registered.",
-    "Run that one: fairtrial analyze --plan REGISTRATION.",
+    "Study '{study}' is registered ({registration}), and this is not the registered analysis.",
+    "Run the registered analysis: fairtrial analyze --plan REGISTRATION.",
 )
 NOT_BEFORE_ITS_TIME = Caution(
     "not before its time",
-    "{missing} of {planned} registered runs are not there yet, so means and differences are not shown: no comparison "
-    "before all of them was registered.",
+    "{missing} of {planned} registered runs do not exist yet, so means and differences are not shown: the registration "
+    "does not include a comparison before all runs are complete.",
     "Run the rest, then: fairtrial analyze --plan REGISTRATION.",
 )
 INERT_LIMIT = Caution(
     "inert limit",
-    "A memory limit of {limit} GB never binds: no card here has more than {memory} GB.",
+    "A memory limit of {limit} GB has no effect: no card here has more than {memory} GB.",
     "Leave it out, or choose a larger card.",
 )
 FEW_RUNS_IN_TABLE = Caution(
     "few runs in a table",
-    "{n} runs per arm: a standard deviation of so few is known only to lie between {low} and {high} times the printed "
-    "one (95 %), and true differences below {size} standard deviations are likely to be missed.{error}",
-    "Ask for the values of the single runs, or for more runs.",
+    "{n} runs per arm: with so few runs, the true standard deviation is between {low} and {high} times the printed "
+    "one (95 % interval), and true differences below {size} standard deviations are likely to be missed.{error}",
+    "Ask the authors for the values of the individual runs, or for more runs.",
 )
 ROUNDED_VALUES = Caution(
     "rounded values",
     "{pair}: the verdict depends on digits that the table does not show; within rounding it may be {verdicts}.",
-    "Ask for one more digit of the mean and of the spread.",
+    "Ask the authors for one more digit of the mean and of the spread.",
 )
 INTERVAL_READ_AS_T = Caution(
     "interval read as t",
-    "Standard deviations come from the printed intervals, read as {level} % t intervals of the mean. If they were made "
-    "with the normal quantile, the standard deviation of {n} runs is {factor} times as large{consequence}.",
-    "Find out how the intervals were made, or ask for standard deviations.",
+    "Standard deviations are computed from the printed intervals, interpreted as {level} % t intervals of the mean. If "
+    "the authors used the normal quantile, the standard deviation of {n} runs is {factor} times as large{consequence}.",
+    "Find out how the intervals were computed, or ask the authors for standard deviations.",
 )
 IMPOSSIBLE_VALUE = Caution(
     "impossible value",
     "{finding}",
-    "Compare the row with its source: a digit, the number of runs or the unit is not what it seems.",
+    "Compare the row with its source: a digit, the number of runs or the unit may be wrong.",
 )
 DOUBTFUL_VALUE = Caution(
     "doubtful value",
     "{finding}",
-    "Find out what the column holds before you rely on the verdict.",
+    "Find out what the column contains before you rely on the verdict.",
 )
 
 ALL = {caution.code: caution for caution in list(globals().values()) if isinstance(caution, Caution)}

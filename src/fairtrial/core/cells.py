@@ -1,7 +1,7 @@
-"""Cells of tables that other programs wrote: numbers, seeds, headers and records, however they spell them.
+"""Parsing of table cells that other programs wrote: numbers, seeds, headers and records, in various notations.
 
-What is read here may be anyone's file, so a cell is never taken for something that it does not say: `1,5` is not a
-number, `true` is not a number, and two columns of one name are not one column.
+The files may come from any source, so an ambiguous cell is never interpreted: `1,5` is not a number, `true` is not a
+number, and two columns with the same name are not merged.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?", re.ASCII)
 _INDEX = re.compile(r"(?:Unnamed: \d+(?:_level_\d+)?(?:\.\d+)*)?", re.ASCII)
 _BEGINS_NUMBER = frozenset("0123456789+-.nNiI \t\r\n\v\f")
 _LONGEST_WHOLE = 40
-"""Digits of a number that is still taken as a whole one; longer ones stay the text that they are."""
+"""Maximum number of digits of an integer; longer numbers remain text."""
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell is empty, or one of the spellings that pandas and R use for an empty one."""
+    """Return whether a cell is empty or contains a missing-value marker of pandas or R."""
     if value is None:
         return True
     return isinstance(value, str) and len(value) < 8 and value.strip().lower() in _MISSING
 
 
 def number_in(value: Any) -> float | None:
-    """The number that a cell holds, `nan` and `inf` included; None where it holds anything else."""
+    """Return the number in a cell, including `nan` and `inf`; None if the cell is not a number."""
     if isinstance(value, str):
-        if value[:1] not in _BEGINS_NUMBER:  # most text, without the price of an exception
+        if value[:1] not in _BEGINS_NUMBER:  # skips most text without the cost of an exception
             return None
         try:
             number = float(value)
@@ -49,7 +49,7 @@ def number_in(value: Any) -> float | None:
 
 
 def why_no_number(value: Any) -> str:
-    """What a cell is instead of a number, as the end of a sentence."""
+    """Return what a cell is instead of a number, as the end of a sentence."""
     if isinstance(value, bool):
         return f"is {str(value).lower()}, not a number; write 1 or 0"
     if isinstance(value, list | dict):
@@ -74,7 +74,7 @@ def _short(value: Any) -> str:
 
 
 def seed_text(value: Any) -> str:
-    """A seed as text: `1`, `1.0`, `" 1 "` and `1e0` are one seed, other text is itself."""
+    """Return a seed as normalized text: `1`, `1.0`, `" 1 "` and `1e0` are the same seed; other text stays unchanged."""
     text = str(value).strip()
     if len(text) <= _LONGEST_WHOLE and _PLAIN_NUMBER.fullmatch(text):
         number = Decimal(text)
@@ -84,7 +84,7 @@ def seed_text(value: Any) -> str:
 
 
 def id_text(value: Any) -> str:
-    """A run or a task as text: `3` and `3.0`, as pandas writes a column with gaps, are one; `3e5` may be a hash."""
+    """Return a run or task ID as text: `3` and `3.0` (pandas, column with gaps) are equal; `3e5` may be a hash."""
     text = str(value).strip()
     whole, point, zeros = text.partition(".")
     is_whole = point and whole.isascii() and whole.removeprefix("-").isdigit()
@@ -92,7 +92,7 @@ def id_text(value: Any) -> str:
 
 
 def refuse_shape(value: Any, *, bools: bool = False) -> str | None:
-    """Why a cell cannot name a seed, a run, a task or a variant; None where it can."""
+    """Return why a cell cannot name a seed, a run, a task or a variant; None if it can."""
     if isinstance(value, list | dict):
         return f"is {_kind(value)}, not text or a number"
     if isinstance(value, bool) and not bools:
@@ -104,9 +104,9 @@ def refuse_shape(value: Any, *, bools: bool = False) -> str | None:
 
 
 def header_names(cells: Sequence[Any], where: str) -> list[str]:
-    """The names of the columns without spaces around them. Refuses a name that stands there twice.
+    """Return the column names without surrounding spaces. Raises an error for duplicate names.
 
-    Columns without a name stay "": nobody can ask for them, so they are not confused with each other.
+    Columns without a name stay "": they cannot be requested, so duplicates of them are harmless.
     """
     names = [str(cell).strip().removeprefix("\ufeff").strip() for cell in cells]
     problems = [
@@ -115,13 +115,13 @@ def header_names(cells: Sequence[Any], where: str) -> list[str]:
     ]
     if problems:
         raise UserError(
-            problems[0], problems=problems[1:5], hint="Rename or remove one: nothing says which of them counts."
+            problems[0], problems=problems[1:5], hint="Rename or remove one: it is ambiguous which one counts."
         )
     return names
 
 
 def repeated(names: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Names that stand in a header again, with both positions, counted from 1."""
+    """Return duplicate names in a header, with both 1-based positions."""
     first: dict[str, int] = {}
     twice = []
     for position, name in enumerate(names, 1):
@@ -131,7 +131,7 @@ def repeated(names: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def is_index(name: str) -> bool:
-    """Whether a column is the row index that pandas writes: nameless, or `Unnamed: 0` after another round."""
+    """Return whether a column is the row index that pandas writes: unnamed, or `Unnamed: 0` after a round trip."""
     return _INDEX.fullmatch(name) is not None
 
 
@@ -139,10 +139,10 @@ def is_index(name: str) -> bool:
 
 
 def csv_records(lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[list[str], bool, int]]:
-    """The rows of a CSV text, whether each is whole, and the line on which it ends.
+    """Yield the rows of a CSV text, whether each is complete, and the line on which it ends.
 
-    Only the last row can be cut off: where the text ended inside of a quoted cell. Raises `csv.Error` for text after
-    a closing quote: a lenient reader would take what follows a forgotten quote for one long cell.
+    Only the last row can be incomplete, if the text ends inside a quoted cell. Raises `csv.Error` for text after a
+    closing quote: a lenient reader would treat everything after a missing quote as one long cell.
     """
     ended = False
 

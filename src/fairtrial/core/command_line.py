@@ -1,4 +1,4 @@
-"""The command line that a person typed, for whoever records what it made."""
+"""The command line of the current process, for the records of what it produced."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _given: list[Sequence[str]] = []
 
 
 def typed_words() -> list[str]:
-    """The command being carried out: one of `fairtrial`, else the script that this process runs."""
+    """Return the command line in effect: that of the current `fairtrial` command, else `sys.argv`."""
     return list(_given[-1] if _given else sys.argv)
 
 
 @contextmanager
 def carrying_out(words: Sequence[str]) -> Iterator[None]:
-    """Within, `words` are the command line, whatever the arguments of this process are."""
+    """Use `words` as the command line inside this context, instead of the arguments of the process."""
     _given.append(words)
     try:
         yield

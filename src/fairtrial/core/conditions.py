@@ -9,16 +9,16 @@
     factor      = { "-" } ( number | text | "true" | "false" | path | "(" condition ")" )
     path        = ( name | "[" text "]" ) { "." name | "." index | "[" index "]" | "[" text "]" }
 
-Texts stand in single or double quotes; `=` and `==` mean the same. Nothing is ever evaluated as Python.
+Strings are written in single or double quotes; `=` and `==` mean the same. No part is ever evaluated as Python.
 
-`check` holds a condition against one document. It reads everything, whatever the rest decides, so that a misspelt path
-is always found. A value that is null is unknown, and so is what is made of it: `unknown and false` is false,
-`unknown or true` is true, anything else stays unknown, its negation too. What is unknown does not hold.
+`check` evaluates a condition on one document. It evaluates every part without short-circuiting, so that a misspelled
+path is always reported. A null value is unknown, and so is any result computed from it: `unknown and false` is false,
+`unknown or true` is true; every other combination, and a negation, stays unknown. An unknown condition does not hold.
 
-`RowFilter` chooses among rows that need not have the same names or types, so it is more lenient: values are compared as
-numbers where both are numbers and as texts otherwise, without regard to case; a value that a row lacks is only `!=`. A
-single word on the right of a comparison needs no quotes, unless it is the name of something. A filter may also have the
-short form `NAME sign VALUE`, where NAME may hold `/` and `-`, and VALUE is everything up to the end.
+`RowFilter` selects rows that may differ in names and types, so it is more lenient: it compares values as numbers if
+both are numbers, and as case-insensitive strings otherwise; a missing value matches only `!=`. A single word on the
+right of a comparison needs no quotes, unless it is the name of a column. A filter may also have the short form
+`NAME sign VALUE`, where NAME may contain `/` and `-`, and VALUE extends to the end.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ _TOKEN = re.compile(
 )
 _PART = re.compile(rf"\.?(\w+)|\[(\d+)\]|\[({_TEXT})\]", re.ASCII)
 _SHORT = re.compile(r"\s*([\w./-]+)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
-_HINT = "Write it like: policy_lag_steps.max <= max_policy_lag_steps"
+_HINT = "Example of a condition: policy_lag_steps.max <= max_policy_lag_steps"
 
 Value = bool | int | float | str | None | Sequence[Any] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class ConditionResult:
-    """Whether a condition holds. `left` and `right` are what was compared, None where it is not one comparison.
+    """Whether a condition holds. `left` and `right` are the compared values; None if it is not a single comparison.
 
-    `text` is one sentence with the values that decided. `unknown` says what is null, where that is why.
+    `text` is one sentence with the values. `unknown` names the null value if the condition is unknown.
     """
 
     holds: bool
@@ -76,10 +76,10 @@ class ConditionResult:
 
 
 def check(expression: str, document: Mapping[str, Any]) -> ConditionResult:
-    """Hold a condition against a document. Raises UserError for what cannot be read, found or compared."""
+    """Evaluate a condition on a document. Raises UserError for syntax errors, missing paths and mismatched types."""
     term = _Reader(_tokens_of(expression), _Document(document)).read()
     if term.value is not None and not isinstance(term.value, bool):
-        raise UserError(f"'{expression.strip()}' compares nothing", hint=_HINT)
+        raise UserError(f"'{expression.strip()}' is not a comparison", hint=_HINT)
     left, right = term.sides or (None, None)
     if term.value is None:
         return ConditionResult(False, left, right, f"{expression.strip()} is unknown: {term.unknown}", term.unknown)
@@ -89,7 +89,7 @@ def check(expression: str, document: Mapping[str, Any]) -> ConditionResult:
 
 @dataclass(frozen=True)
 class _Term:
-    """A part that has been read: its value, how it is told, why it is unknown, and what was compared if it was."""
+    """An evaluated part: its value, its text, why it is unknown, and the two sides if it is a comparison."""
 
     value: Value
     text: str
@@ -98,21 +98,21 @@ class _Term:
 
 
 class _Scope(Protocol):
-    """What paths mean while a condition is read."""
+    """The meaning of paths while a condition is evaluated."""
 
     def value(self, path: str) -> Any:
-        """Raises UserError for a path that leads nowhere."""
+        """Return the value at a path. Raises UserError if the path does not exist."""
         ...
 
     def is_word(self, path: str) -> bool:
-        """Whether this is not a path but a text without quotes."""
+        """Return whether this is a string without quotes instead of a path."""
         ...
 
     def compare(self, left: _Term, sign: str, right: _Term) -> _Term: ...
 
 
 class _Document:
-    """Paths lead into one document; types matter."""
+    """Looks paths up in one document; comparisons are strict about types."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
@@ -123,7 +123,7 @@ class _Document:
             value = self._below(value, part, path)
         return value
 
-    def is_word(self, path: str) -> bool:  # noqa: ARG002 — a path that leads nowhere is a mistake here
+    def is_word(self, path: str) -> bool:  # noqa: ARG002 — in a document, an unknown path is an error
         return False
 
     def compare(self, left: _Term, sign: str, right: _Term) -> _Term:
@@ -136,12 +136,12 @@ class _Document:
         if is_index and int(part) < len(value):
             return value[int(part)]
         guess = nearest(path, _paths(self._document))
-        hint = f"There are: {', '.join(map(str, self._document)) or 'none'}" if guess is None else None
+        hint = f"Available: {', '.join(map(str, self._document)) or 'none'}" if guess is None else None
         raise UserError(f"no '{path}' in the document" + (f"; did you mean '{guess}'?" if guess else ""), hint=hint)
 
 
 class _Reader:
-    """Reads from left to right and computes as it goes."""
+    """A recursive-descent parser that evaluates the condition while it parses."""
 
     def __init__(self, tokens: Sequence[tuple[str, str]], scope: _Scope) -> None:
         self._tokens, self._scope = tokens, scope
@@ -164,8 +164,8 @@ class _Reader:
         if kind == "end":
             return
         if word in _COMPARISONS:
-            raise UserError(f"comparisons cannot be chained: '{word}' stands behind one", hint="Join them with 'and'.")
-        raise UserError(f"'{word}' was not expected there", hint=_HINT)
+            raise UserError(f"comparisons cannot be chained: '{word}' follows one", hint="Join them with 'and'.")
+        raise UserError(f"unexpected '{word}'", hint=_HINT)
 
     def _both(self) -> _Term:
         term = self._negation()
@@ -189,7 +189,7 @@ class _Reader:
         return left
 
     def _word(self) -> _Term | None:
-        """A text without quotes, where the scope allows one: it stands alone on its side."""
+        """Parse a string without quotes, if the scope allows it and it is the whole side of a comparison."""
         kind, word = self._next()
         if kind != "path" or word in _WORDS or not self._scope.is_word(word):
             return None
@@ -239,7 +239,7 @@ class _Reader:
     def _in_parentheses(self) -> _Term:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise UserError(f"more than {DEEPEST} parentheses lie in each other")
+            raise UserError(f"parentheses are nested more than {DEEPEST} levels deep")
         inner = self.condition()
         self._depth -= 1
         if not self._take(")"):
@@ -290,7 +290,7 @@ def _parts(path: str) -> Iterator[str]:
 
 
 def _paths(value: Any, above: str = "", depth: int = 6) -> Iterator[str]:
-    """What could have been meant: every path of a document, of lists the first element."""
+    """Yield every path of a document, for suggestions; of each list, only the first element."""
     if depth and isinstance(value, Mapping):
         for name, inner in value.items():
             yield f"{above}{name}"
@@ -300,7 +300,7 @@ def _paths(value: Any, above: str = "", depth: int = 6) -> Iterator[str]:
         yield from _paths(value[0], f"{above}0.", depth - 1)
 
 
-# What the signs mean.
+# Operators.
 
 
 def _compared(left: _Term, sign: str, right: _Term) -> _Term:
@@ -312,18 +312,18 @@ def _compared(left: _Term, sign: str, right: _Term) -> _Term:
     if kinds[0] != kinds[1]:
         raise UserError(f"{text}: {kinds[0]} cannot be compared with {kinds[1]}")
     if sign not in _EQUALITIES and kinds[0] != "a number":
-        raise UserError(f"{text}: only numbers have an order; {kinds[0]} can be == or != to another")
+        raise UserError(f"{text}: only numbers can be ordered; use == or != for {kinds[0]}")
     return _Term(bool(_COMPARISONS[sign](left.value, right.value)), text, None, sides)
 
 
 def _kind(term: _Term) -> str:
     if isinstance(term.value, bool):
-        return "yes or no"
+        return "a boolean"
     if isinstance(term.value, (int, float)):
         return "a number"
     if isinstance(term.value, str):
-        return "a text"
-    raise UserError(f"{term.text} is no single value", hint="Name one of its parts.")
+        return "a string"
+    raise UserError(f"{term.text} is not a single value", hint="Name one of its parts.")
 
 
 def _number(term: _Term, sign: str) -> int | float | None:
@@ -331,7 +331,7 @@ def _number(term: _Term, sign: str) -> int | float | None:
         return None
     value = term.value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise UserError(f"'{sign}' is for numbers; {term.text} is none")
+        raise UserError(f"'{sign}' needs numbers; {term.text} is not a number")
     return value
 
 
@@ -343,7 +343,7 @@ def _computed(left: _Term, sign: str, right: _Term) -> _Term:
     try:
         value = a + b if sign == "+" else a - b if sign == "-" else a * b if sign == "*" else a / b
     except ZeroDivisionError:
-        raise UserError(f"{text}: nothing can be divided by 0") from None
+        raise UserError(f"{text}: division by zero") from None
     except OverflowError:
         raise UserError(f"{text}: the numbers are too large") from None
     if isinstance(value, float) and math.isnan(value):
@@ -372,7 +372,7 @@ def _truth(term: _Term, word: str) -> bool | None:
     if term.unknown:
         return None
     if not isinstance(term.value, bool):
-        raise UserError(f"'{word}' joins conditions; {term.text} is none")
+        raise UserError(f"'{word}' needs conditions; {term.text} is not a condition")
     return term.value
 
 
@@ -386,7 +386,7 @@ def _as_float(value: str | int) -> float:
     except OverflowError:
         number = math.inf
     if math.isinf(number):
-        raise UserError("a number is too large to be compared")
+        raise UserError("a number is too large to compare")
     return number
 
 
@@ -398,15 +398,16 @@ def _shown(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-# Conditions that choose among rows.
+# Conditions that select rows.
 
 
 class RowFilter:
-    """A condition that chooses among rows, such as those of `runs list --where`.
+    """A condition that selects rows, such as those of `runs list --where`.
 
-    The names of a row are its own and those inside of its parts `nested`. `as_number` reads a number as rows record it,
-    or raises. A text that can be read in both forms is a short one, unless its value is in quotes or it joins
-    comparisons of names that there are: `note=a and b` asks for a text, `seed=1 and step>5` for two things.
+    The names of a row are its own keys and those of its mappings in `nested`. `as_number` converts a recorded value to
+    a number, or raises. A text that is valid in both forms is interpreted as the short form, unless its value is quoted
+    or it joins comparisons of existing names: `note=a and b` compares with one string, `seed=1 and step>5` is two
+    comparisons.
     """
 
     def __init__(self, text: str, *, nested: Sequence[str] = (), as_number: Callable[[Any], float] = float) -> None:
@@ -418,18 +419,18 @@ class RowFilter:
         try:
             self._tokens = _tokens_of(text)
             _Reader(self._tokens, survey).read()
-            problem = None if survey.comparisons else "it compares nothing"
+            problem = None if survey.comparisons else "it contains no comparison"
         except UserError as error:
             problem = error.message
         self._paths, self._is_whole = survey.paths, problem is None
-        # Half a condition must not be taken for the text of a short one, which would choose rows nobody asked for.
+        # An incomplete condition must not be interpreted as a short one: it would silently select the wrong rows.
         is_half = any(text.rstrip().endswith(f" {word}") for word in ("and", "or", "not"))
         if problem and (self._short is None or is_half):
             hint = "Write it as NAME=VALUE, NAME>VALUE, NAME!=VALUE …"
-            raise UsageError(f"cannot read the condition '{text}': {problem}", hint=hint)
+            raise UsageError(f"invalid condition '{text}': {problem}", hint=hint)
 
     def over(self, rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], bool]:
-        """The test for one of these rows. A name that no row has is a typing error, not an empty result."""
+        """Return a predicate for these rows. A name that no row has is an error, not an empty result."""
         if not rows:
             return lambda _: True
         names = _RowNames(rows, self._nested)
@@ -454,7 +455,7 @@ class RowFilter:
         return lambda row: self.matches(names.value(row, name), sign, value, text)
 
     def matches(self, left: Any, sign: str, right: Any, text: str) -> bool:
-        """As numbers where both are, as texts otherwise; what is null is only `!=` to something. `text`: the right."""
+        """Compare as numbers if both are numbers, else as strings. Null matches only `!=`. `text` is the right side."""
         if left is None or right is None:
             return sign == "!="
         compare = _COMPARISONS[sign]
@@ -467,10 +468,10 @@ class RowFilter:
 
 
 class _Survey:
-    """Reads a condition without any row: whether it can be read, and what it names.
+    """Parses a condition without rows, to check its syntax and collect its names.
 
-    Every name stands for a number, so that only comparisons can be joined. It is infinity, because no arithmetic of
-    names makes a zero of that, by which something else would then be divided.
+    Every name has a number as its value, so that only comparisons can be joined. The number is infinity, because
+    arithmetic on infinity never gives zero and so never causes a division by zero.
     """
 
     def __init__(self) -> None:
@@ -481,7 +482,7 @@ class _Survey:
         self.paths.append(path)
         return math.inf
 
-    def is_word(self, path: str) -> bool:  # noqa: ARG002 — whether it is a name, rows tell
+    def is_word(self, path: str) -> bool:  # noqa: ARG002 — without rows, any path may be a string
         return True
 
     def compare(self, left: _Term, sign: str, right: _Term) -> _Term:  # noqa: ARG002
@@ -497,7 +498,7 @@ class _RowNames:
 
     @cached_property
     def plain(self) -> set[str]:
-        """Those that need no path: of rows and of what is nested in them."""
+        """Names that need no path: those of rows and of their nested mappings."""
         return set().union(*self._rows, *(names for names in self._inside.values()))
 
     @cached_property
@@ -512,14 +513,14 @@ class _RowNames:
         return rest[0] in self._inside[first] if rest and first in self._inside else self.has_plain(first)
 
     def value(self, row: Mapping[str, Any], name: str) -> Any:
-        """A row's own name comes first, then those of its parts, in their order."""
+        """Return the value of a name: the row's own key first, then those of its nested mappings in order."""
         if name in row:
             return row[name]
         return next((row[part][name] for part in self._nested if name in row[part]), None)
 
 
 class _RowScope:
-    """Paths lead into one row; what it lacks and other rows have is null."""
+    """Looks paths up in one row; a name that only other rows have is null."""
 
     def __init__(self, row: Mapping[str, Any], names: _RowNames, matches: Callable[[Any, str, Any, str], bool]) -> None:
         self._row, self._names, self._matches = row, names, matches

@@ -1,4 +1,4 @@
-"""Names that have changed: the old ones still work, with a warning."""
+"""Renamed names: the old ones still work, with a DeprecationWarning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """A `__getattr__` for a module, in which old names stand for new ones."""
+    """Return a module-level `__getattr__` that resolves old names to new ones."""
 
     def get(name: str) -> Any:
         if name not in names:
@@ -21,7 +21,7 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 def renamed_attribute(old: str, new: str) -> Any:
-    """A property of a class, for an attribute that had another name."""
+    """Return a property that resolves the old name of an attribute to its new one."""
 
     def get(instance: object) -> Any:
         owner = type(instance).__name__

@@ -1,4 +1,4 @@
-"""How fast this machine is, measured by what training mostly does: matrix products."""
+"""Speed of this machine, measured with matrix products, the main operation of training."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 GIGABYTE = 1e9
 A100_GFLOPS = 19_500.0
-"""Peak of an A100 in single precision without tensor cores, which is the arithmetic that is timed here."""
+"""Peak of an A100 in single precision without tensor cores, the arithmetic that the calibration times."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Calibration:
     repeats: int
     size: int
     best: float
-    """Of the fastest repetition: what the device was seen to be capable of."""
+    """Rate of the fastest repetition."""
 
     @property
     def performance(self) -> float:
-        """Relative to an A100."""
+        """Speed relative to an A100."""
         return self.gflops / A100_GFLOPS
 
     @property

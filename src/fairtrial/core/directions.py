@@ -1,26 +1,28 @@
-"""Which way is good? One rule for runs, best checkpoints, launches, sweeps, analyses and tables from elsewhere.
+"""Determine whether high or low values of a metric are better, with one rule for the whole program.
+
+The first source that gives a direction decides:
 
     stated    a flag, an argument, or `direction:` in a study file
-    recorded  what the study or its runs wrote down when they were made
+    recorded  what the study or its runs recorded when they were made
     recipe    the recipe's own metric; the same quantity on another split counts
-    name      the words in the metric's name, by the table below
-    refused   otherwise, with the flag to give
+    name      the words in the metric's name, by the tables below
+    error     otherwise; the message names the flag to pass
 
-How a name is read:
+How a name is interpreted:
 
- 1. The part after the last slash speaks first: `losses/reward` is a reward. The parts before it are read only where it
-    says nothing.
- 2. A name is split into words at everything that is not a letter or a digit, at camelCase, and at digits where the
-    word is unknown with them.
- 3. `X per Y` is judged by X; where X says nothing and Y is a time, a cost or a memory, more of it is better. A count
+ 1. The part after the last slash comes first: `losses/reward` is a reward. The parts before it are used only if it has
+    no direction.
+ 2. A name is split into words at every character that is not a letter or a digit, at camelCase boundaries, and before
+    digits if the word with its digits is not known.
+ 3. `X per Y` is judged by X; if X has no direction and Y is a time, a cost or a memory size, higher is better. A count
     directly followed by a unit of time is a speed: `steps/s`.
- 4. `X to Y` is judged by X alone, and a count is then to be small: `steps_to_score`. With `at`, `by`, `for`, `in`,
-    `of`, `on`, `under`, `until`, `when` and `with`, what stands before them speaks first.
- 5. Of several words the last one decides: `reward_loss` is a loss. Weak words (`score`) count only where no other word
-    does: `fid_score` is to be small.
- 6. `reduction`, `drop`, `free` … turn what stands before them around, `negative`, `neg` … what stands behind them:
+ 4. `X to Y` is judged by X alone, and a lower count is then better: `steps_to_score`. For `at`, `by`, `for`, `in`,
+    `of`, `on`, `under`, `until`, `when` and `with`, the words before them come first.
+ 5. If several words have a direction, the last one decides: `reward_loss` is a loss. Weak words (`score`) count only
+    if no other word has a direction: for `fid_score`, lower is better.
+ 6. `reduction`, `drop`, `free` … invert the words before them; `negative`, `neg` … invert the words after them:
     `loss_reduction`, `neg_mean_squared_error`.
- 7. A measure of spread (`reward_std`) says nothing, because either way may be good.
+ 7. A measure of spread (`reward_std`) has no direction, because either may be better.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ HIGHER: Mapping[str, str] = {
     "speed": "throughput speed speedup fps qps tps sps mfu utilization",
     "change for the better": "improvement improvements gain gains",
 }
-"""Words for quantities of which more is better, by kind."""
+"""Words for quantities where higher is better, by category."""
 
 LOWER: Mapping[str, str] = {
     "losses": "loss losses error errors err perplexity ppl nll nelbo bpc bpb bpd ce bce xent crossentropy logloss "
@@ -63,33 +65,33 @@ LOWER: Mapping[str, str] = {
     "memory": "memory ram vram",
     "cost": "cost costs price usd dollar dollars energy joules emissions",
 }
-"""Words for quantities of which less is better, by kind."""
+"""Words for quantities where lower is better, by category."""
 
 WEAK = "score scores points performance quality rating similarity"
-"""Higher is better, unless another word of the name has a direction: `brier_score` is to be small."""
+"""Higher is better, unless another word of the name has a direction: for `brier_score`, lower is better."""
 PHRASES: Mapping[str, Better] = {
     "explained variance": "max", "exact match": "max", "win loss": "max", "true positive": "max",
     "true negative": "max",
     "false positive": "min", "false negative": "min", "cross entropy": "min", "bits per byte": "min",
     "bits per character": "min", "bits per char": "min", "bits per dim": "min", "bits per token": "min",
 }  # fmt: skip
-"""Words that mean something together."""
+"""Phrases with a direction of their own."""
 SPREAD = "std stddev stdev sd var variance stderr sem iqr"
-"""Measures of spread, of which nobody can say by the name whether less is better."""
+"""Measures of spread, whose name does not show whether lower is better."""
 TURNS_WHAT_IS_BEFORE = "reduction reductions decrease drop decline free saved savings avoided"
 TURNS_WHAT_FOLLOWS = "negative neg negated minus inverse inv"
 COUNTS = "steps tokens samples frames episodes examples images iterations it iters updates batches games items requests"
 COUNTS_TO = f"{COUNTS} epochs trials evaluations evals"
-"""What may be counted on the way to something."""
+"""Counts that may precede `to`, as in `epochs_to_accuracy`: lower is better."""
 
 _UNITS = frozenset(["seconds", "second", "sec", "secs", "minute", "minutes", "hour", "hours", "ms", "s", "us", "ns"])
 _COMPOUNDS = ("accuracy", "reward", "loss", "error", "perplexity", "regret", "latency", "score")
-"""Endings that tell the direction of words written as one: `valloss`."""
+"""Endings that determine the direction of compound words: `valloss`."""
 _BEFORE_CONTEXT = frozenset(["at", "by", "for", "in", "of", "on", "under", "until", "when", "with"])
 _CHUNK = re.compile(r"[^\W_]+")
 _PIECE = re.compile(r"[A-Z]+(?=[A-Z][a-z])\d*|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W_]")
 _LONGEST_NAME = 1000
-"""Names beyond this are not read: no person wrote them."""
+"""Maximum length in characters; longer names are not interpreted, because no user writes them."""
 
 
 def _table() -> dict[str, Better]:
@@ -109,13 +111,13 @@ _EXPENSES = frozenset(" ".join([LOWER["time"], LOWER["memory"], LOWER["cost"], H
 
 
 def direction_by_name(metric: str) -> Better | None:
-    """Which way is good, as far as the metric's name says; None where it says nothing."""
+    """Return the direction that the metric's name suggests, or None."""
     if len(metric) > _LONGEST_NAME:
         return None
     parts = metric.split("/")
     for first in range(len(parts) - 1, -1, -1):
         words = words_of("/".join(parts[first:]))
-        bare_unit = first > 0 and len(words) == 1 and words[0] in _UNITS  # `tokens/s` is read as a whole
+        bare_unit = first > 0 and len(words) == 1 and words[0] in _UNITS  # `tokens/s` is interpreted as a whole
         direction = None if bare_unit else _read(words)
         if direction is not None:
             return direction
@@ -123,12 +125,12 @@ def direction_by_name(metric: str) -> Better | None:
 
 
 def varies_by_itself(metric: str) -> bool:
-    """Whether a name is about time, speed, memory or cost: such numbers differ between runs whatever their seed."""
+    """Return whether a metric measures time, speed, memory or cost: these vary between runs even with the same seed."""
     return not _EXPENSES.isdisjoint(words_of(metric))
 
 
 def words_of(metric: str) -> list[str]:
-    """The words of a name in lower case: `evalTop1Acc` has `eval`, `top1` and `acc`."""
+    """Split a name into lower-case words: `evalTop1Acc` gives `eval`, `top1` and `acc`."""
     words: list[str] = []
     for chunk in _CHUNK.findall(metric):
         whole = _as_known(chunk)
@@ -137,7 +139,7 @@ def words_of(metric: str) -> list[str]:
 
 
 def _as_known(text: str) -> str | None:
-    """The word of the table that this is, with or without the digits at its end; `mAP50` is `map`."""
+    """Return the known word for a text, with or without its trailing digits: `map` for `mAP50`."""
     lower = text.lower()
     return next((word for word in (lower, lower.rstrip("0123456789")) if word in _KNOWN), None)
 
@@ -146,7 +148,7 @@ def _read(words: Sequence[str]) -> Better | None:
     if "per" in words and not any(phrase[1] == "per" and _holds(words, phrase) for phrase in _PHRASES):
         cut = words.index("per")
         top, below = _read(words[:cut]), words[cut + 1 :]
-        # An amount per second or per dollar; without an amount, nothing is known.
+        # An amount per second or per dollar. Without an amount before `per`, the direction is unknown.
         return top or ("max" if words[:cut] and _read(["_", *below]) == "min" else None)
     if "to" in words[1:]:
         head = words[: words.index("to", 1)]
@@ -162,7 +164,7 @@ def _holds(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
 
 
 def _decide(words: Sequence[str]) -> Better | None:
-    """The last word with a direction, turned around where another word turns it; weak words where there is no other."""
+    """Return the direction of the last word that has one, inverted if needed; weak words count only without others."""
     if len(words) > 1 and words[-1] in _UNITS and words[-2] in _COUNTS:
         return "max"
     direction: Better | None = None
@@ -190,7 +192,7 @@ def _decide(words: Sequence[str]) -> Better | None:
 
 
 def _direction_of(word: str, *, first: bool) -> Better | None:
-    if first and word in ("s", "us"):  # units only behind what they measure
+    if first and word in ("s", "us"):  # these are units only after the quantity that they measure
         return None
     if word in WORDS:
         return WORDS[word]
@@ -202,27 +204,27 @@ def _turned(better: Better | None) -> Better | None:
     return None if better is None else "min" if better == "max" else "max"
 
 
-GIVE_FLAG = "Give --direction max or --direction min."
-GIVE_ARGUMENT = "Give direction='max' or direction='min'."
+GIVE_FLAG = "Pass --direction max or --direction min."
+GIVE_ARGUMENT = "Pass direction='max' or direction='min'."
 
 
 @dataclass(frozen=True)
 class Direction:
-    """Which way is good for a metric, and who said so. `better` is None where nothing says it."""
+    """The direction of a metric and its source. `better` is None if the direction is unknown."""
 
     metric: str
     better: Better | None
     source: str | None
     """`stated`, `recorded`, `recipe` or `name`."""
     problem: str | None = None
-    """Why it is not known."""
+    """Why the direction is unknown."""
     others: Sequence[str] = ()
-    """Directions that were recorded and do not count."""
+    """Recorded directions that a stated one overrides."""
 
     def known(self, hint: str = GIVE_FLAG) -> Better:
-        """`max` or `min`, or an error that names the flag to give."""
+        """Return `max` or `min`; raise an error with `hint` if the direction is unknown."""
         if self.better is None:
-            raise UserError(self.problem or f"nothing says whether a high or a low {self.metric} is better", hint=hint)
+            raise UserError(self.problem or f"it is unknown whether a high or a low {self.metric} is better", hint=hint)
         return self.better
 
     @property
@@ -230,7 +232,7 @@ class Direction:
         return better_words(self.better)
 
     def cautions(self, flag: str = "--direction") -> list[FilledCaution]:
-        """What a reader must know: the metric's name, or some of the runs, say the opposite."""
+        """Return cautions if the metric's name suggests, or some runs recorded, the opposite direction."""
         if self.better is None:
             return []
         messages: list[FilledCaution] = []
@@ -261,15 +263,16 @@ def settle(
     recipe: str | None = None,
     hinted: str | None = None,
 ) -> Direction:
-    """The rule. `recorded` and `recipe` are directions of the same quantity; `hinted` decides where all else is silent.
+    """Determine the direction of a metric from the given sources, in the order of the module docstring.
 
-    Runs that recorded both directions decide nothing: only a person can say which of them is right.
+    `recorded` and `recipe` are directions of the same quantity; `hinted` is used only if no other source decides. If
+    runs recorded both directions, the result is unknown: only the user can say which one is right.
     """
     seen = list(dict.fromkeys(recorded))
     if stated is not None:
         return Direction(metric, checked(stated), "stated", others=seen)
     if len(seen) > 1:
-        return Direction(metric, None, None, f"some runs recorded that a high {metric} is better, others a low one")
+        return Direction(metric, None, None, f"some runs recorded that high {metric} is better, others that low is")
     if seen:
         return Direction(metric, checked(seen[0]), "recorded")
     if recipe is not None:

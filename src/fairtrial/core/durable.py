@@ -1,10 +1,10 @@
-"""Makes files and folders survive a power cut. A file system may otherwise lose or reorder what it was given.
+"""Make files and folders survive a power failure. Without fsync, a file system may lose or reorder writes.
 
-Three rules hold for everything that is trusted later:
+Three rules apply to all files that are trusted later:
 
 - The content of a file is synced before the file gets the name that readers look for.
-- A name (new, renamed, linked) is synced, by syncing its folder, before anybody is told that the file is there.
-- A folder is a name in its parent, and needs the same.
+- A name (new, renamed, linked) is synced, by syncing its folder, before anything reports or records that it exists.
+- A folder is a name in its parent folder, so the same rule applies to it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fairtrial.core.regular_files import open_regular
 
 BLOCK = 1 << 20
 _CANNOT_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP}
-"""How file systems say that folders cannot be synced there: their names are then as durable as they can be."""
+"""Errors of file systems that cannot sync folders; names are then as durable as the file system allows."""
 
 
 def sync_path(path: Path) -> None:
-    """Wait until the content of a file, or the names in a folder, are on the disk."""
+    """Wait until the content of a file, or the names in a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -37,7 +37,7 @@ def sync_path(path: Path) -> None:
 
 
 def make_folder(path: Path, mode: int = 0o777) -> None:
-    """Make a folder and those above it. The names of all that are new are on the disk when this returns."""
+    """Create a folder and its missing parents. All new names are on disk when this returns."""
     missing = list(_missing(path))
     path.mkdir(mode, parents=True, exist_ok=True)
     for folder in missing:
@@ -52,11 +52,11 @@ def _missing(path: Path) -> Iterator[Path]:
 
 
 def set_lost_tail_aside(path: Path) -> Path | None:
-    """Take out of a file of lines what a power cut left without content; returns where it is kept, or None.
+    """Remove lines whose content was lost in a power failure; return the file that keeps the removed part, or None.
 
-    A zero byte stands where the disk has the length of a file and not its content; lines of JSON never hold one.
-    Everything from that line on was not synced, so that nobody was told that it is there. It is kept in a file of its
-    own all the same, in case the zero bytes came there in another way. Its name has a dot: nobody else reads it.
+    Zero bytes appear where the file's length reached the disk but its content did not; JSON lines never contain them.
+    Everything from that line on was not synced, so nothing relied on it. It is still moved to a separate file, in case
+    the zero bytes have another cause. The name of that file starts with a dot, so other readers ignore it.
     """
     hole = _first_zero(path)
     if hole is None:
@@ -69,7 +69,7 @@ def set_lost_tail_aside(path: Path) -> Path | None:
             shutil.copyfileobj(file, kept)
             kept.flush()
             os.fsync(kept.fileno())
-        sync_path(path.parent)  # what is cut off below must be there under its new name
+        sync_path(path.parent)  # the copy must be on disk before the original is truncated
         file.truncate(start)
     return aside
 
@@ -88,7 +88,7 @@ def _first_zero(path: Path) -> int | None:
 
 
 def _line_start(file: IO[bytes], place: int) -> int:
-    """Where the line that holds a place begins."""
+    """Return the start of the line that contains the byte at `place`."""
     end = place
     while end > 0:
         begin = max(0, end - BLOCK)

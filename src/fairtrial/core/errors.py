@@ -1,6 +1,6 @@
-"""One tree of errors. Each is a sentence for people, a hint on what to do, and an exit code.
+"""The exception hierarchy. Each error has a message for the user, a hint on what to do, and an exit code.
 
-Only `cli/app.py` prints them; everyone else raises.
+Only `cli/app.py` prints errors; all other code raises them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EXIT_INTERRUPTED = 130
 
 
 class FairtrialError(Exception):
-    """Something a person can act on. `problems` holds further sentences when there are several."""
+    """An error that the user can act on. `problems` contains further messages if there are several."""
 
     exit_code = EXIT_USER
 
@@ -28,7 +28,7 @@ class FairtrialError(Exception):
         self.problems = tuple(problems)
 
     def __str__(self) -> str:
-        """In a person's own script the trace ends with this: the sentences, and what to do."""
+        """Return all messages and the hint; a traceback in a user's own script ends with this text."""
         message = "; ".join([self.message, *self.problems])
         return f"{message}. {self.hint}" if self.hint else message
 
@@ -42,7 +42,7 @@ class FairtrialError(Exception):
 
 
 class UserError(FairtrialError):
-    """The request cannot be met as it stands: a bad file, a missing run, a conflict."""
+    """The request cannot be fulfilled: an invalid file, a missing run, a conflict."""
 
 
 class UsageError(FairtrialError):
@@ -52,7 +52,7 @@ class UsageError(FairtrialError):
 
 
 class InvalidOptions(UserError):
-    """Option values that do not fit; lists every problem, not only the first."""
+    """Invalid option values; lists every problem, not only the first."""
 
 
 class MissingExtra(UserError):
@@ -60,11 +60,11 @@ class MissingExtra(UserError):
 
 
 class NothingToDraw(UserError):
-    """A chart was asked for that has no numbers."""
+    """The requested chart has no data."""
 
 
 class CellConflict(UserError):
-    """A cell of the study exists already, with other options."""
+    """A cell of the study already exists with different options."""
 
 
 class StoreError(UserError):
@@ -72,7 +72,7 @@ class StoreError(UserError):
 
 
 class CheckFailed(FairtrialError):
-    """A verdict or check that was required was not met."""
+    """A required verdict or check was not met."""
 
     exit_code = EXIT_CHECK
 
@@ -84,13 +84,13 @@ class RunsFailed(FairtrialError):
 
 
 class Interrupted(FairtrialError):
-    """The person pressed Ctrl-C, or the job was asked to stop."""
+    """The user pressed Ctrl-C, or the job received a request to stop."""
 
     exit_code = EXIT_INTERRUPTED
 
 
 class Diverged(Exception):
-    """The training produced a value that is not finite. A result, not a failure."""
+    """The training produced a value that is not finite. This is a result, not a failure."""
 
     def __init__(self, step: int, metric: str, value: float) -> None:
         super().__init__(f"{metric} became {value} at step {step}")
@@ -100,7 +100,7 @@ class Diverged(Exception):
 
 
 def all_at_once(*checks: Callable[[], Any]) -> list[Any]:
-    """What every check gives, or one error with all that they found: nobody mends a request word by word."""
+    """Run all checks and return their results; if any fail, raise one error that lists every problem."""
     given, errors = [], []
     for check in checks:
         try:
@@ -115,15 +115,18 @@ def all_at_once(*checks: Callable[[], Any]) -> list[Any]:
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
-    """The valid name that a mistyped one most likely meant."""
-    import difflib  # only an error needs it, and start-up is to be instant
+    """Return the valid name closest to a mistyped one, or None if no name is similar."""
+    import difflib  # imported here because only errors need it, and start-up must be fast
 
     matches = difflib.get_close_matches(word, list(valid), n=1, cutoff=0.6)
     return matches[0] if matches else None
 
 
 def unknown(kind: str, word: str, valid: Iterable[str], *, within: str = "") -> str:
-    """One sentence for an unknown name, with the nearest valid one or all of them; `within` is the path before it."""
+    """Return the message for an unknown name, with the closest valid name or, if none is close, all of them.
+
+    `within` is the path that precedes the name.
+    """
     names = sorted(valid)
     guess = nearest(word, names)
     if guess:

@@ -1,11 +1,11 @@
-"""`events.jsonl` as models, one per event: what its published JSON schema is made from.
+"""Models of the lines of `events.jsonl`, one per event; the published JSON schema is generated from them.
 
-A line has the number of its schema, the name of the event, the time, and the fields of that event. Jobs write lines
-from plain dictionaries and pay for no checking. Tests hold every line that Fairtrial writes against these models, and
-`tools/make_docs.py` makes `docs/schemas/events-1.json` of them.
+A line has a schema number, the name of the event, the time, and the fields of that event. Jobs write lines from plain
+dictionaries without validation, to save time. Tests validate every line that Fairtrial writes against these models, and
+`tools/make_docs.py` generates `docs/schemas/events-1.json` from them.
 
-A person's own script or recipe may write events of its own, with any name that is not taken here and any fields: the
-open form. Whoever adds an event to Fairtrial declares it here.
+A user's script or recipe may write its own events in the open form: any name that is not used here, with any fields.
+New events of Fairtrial itself must be declared here.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from fairtrial.core.training import Split
 Step = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Milliseconds = Annotated[float, Field(ge=0)]
-Version = Annotated[int, Field(ge=0, description="Of the policy: the number of updates that it has had.")]
+Version = Annotated[int, Field(ge=0, description="Version of the policy: its number of updates.")]
 
 
 class Event(BaseModel):
-    """What every line has."""
+    """The fields of every line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_: Literal[1] = Field(alias="schema")
     event: str
-    at: float = Field(description="When it was written, in seconds since 1970.")
+    at: float = Field(description="When it was written, as a Unix timestamp in seconds.")
 
 
 class RunStarted(Event):
-    """A run was begun."""
+    """A run started."""
 
     event: Literal["run_started"]
-    pid: int = Field(description="The process that makes it.")
-    token: int | None = Field(default=None, description="Of its claim; each claim on a run has a higher one.")
+    pid: int = Field(description="Process ID of the run.")
+    token: int | None = Field(default=None, description="Token of its claim; each new claim on a run has a higher one.")
 
 
 class RunResumed(Event):
-    """Another attempt at a run that was interrupted."""
+    """An interrupted run was resumed."""
 
     event: Literal["run_resumed"]
     pid: int
@@ -52,47 +52,47 @@ class RunResumed(Event):
 
 
 class TornLineDropped(Event):
-    """A kill had left an unfinished last line, which was cut off."""
+    """An incomplete last line, left by a killed process, was removed."""
 
     event: Literal["torn_line_dropped"]
 
 
 class Rewound(Event):
-    """What was logged and saved after this step was another attempt's and no longer counts."""
+    """Everything logged and saved after this step belongs to an earlier attempt and no longer counts."""
 
     event: Literal["rewound"]
     step: int = Field(description="-1 means from the beginning.", ge=-1)
 
 
 class Evaluated(Event):
-    """The weights as they were after a step."""
+    """The weights after a step were evaluated."""
 
     event: Literal["evaluated"]
     step: int
-    metrics: dict[str, Spelled] = Field(description="By their full names, the split included.")
+    metrics: dict[str, Spelled] = Field(description="Values by full metric name, including the split.")
 
 
 class Episodes(Event):
-    """What every single episode of an evaluation gave."""
+    """The returns of the individual episodes of an evaluation."""
 
     event: Literal["episodes"]
     step: int
     split: Split
-    of: Literal["last", "best"] = Field(description="The weights that played.")
-    returns: list[float | None] = Field(description="Null where a return was no finite number.")
+    of: Literal["last", "best"] = Field(description="The weights that were evaluated.")
+    returns: list[float | None] = Field(description="Null if a return was not a finite number.")
 
 
 class CheckpointSaved(Event):
-    """`step-N.pt` is in place."""
+    """`step-N.pt` was saved."""
 
     event: Literal["checkpoint_saved"]
     step: int
     sha256: Sha256
-    series: SeriesExtent | None = Field(None, description="The lines of metrics that it builds on.")
+    series: SeriesExtent | None = Field(None, description="The lines of metrics up to this checkpoint.")
 
 
 class CheckpointRefused(Event):
-    """A checkpoint was not resumed from: it is not what was saved."""
+    """A checkpoint was not used for resuming, because it is not the file that was saved."""
 
     event: Literal["checkpoint_refused"]
     step: int
@@ -100,7 +100,7 @@ class CheckpointRefused(Event):
 
 
 class BestChanged(Event):
-    """`best.pt` is another one now."""
+    """`best.pt` was replaced by a better checkpoint."""
 
     event: Literal["best_changed"]
     step: int
@@ -110,7 +110,7 @@ class BestChanged(Event):
 
 
 class TopKept(Event):
-    """`top-N.pt` is in place: one of the best few."""
+    """`top-N.pt`, one of the best checkpoints, was saved."""
 
     event: Literal["top_kept"]
     step: int
@@ -120,14 +120,14 @@ class TopKept(Event):
 
 
 class TopDropped(Event):
-    """`top-N.pt` goes: better ones took its place."""
+    """`top-N.pt` is removed, because better checkpoints replaced it."""
 
     event: Literal["top_dropped"]
     step: int
 
 
 class ProgramStarted(Event):
-    """The program of the recipe `command` runs."""
+    """The program of the recipe `command` started."""
 
     event: Literal["program_started"]
     argv: list[str]
@@ -135,20 +135,20 @@ class ProgramStarted(Event):
 
 
 class SeedRead(Event):
-    """That program asked `fairtrial.run()` for the seed of its run, for the first time in this attempt."""
+    """The program read the seed of its run from `fairtrial.run()`, for the first time in this attempt."""
 
     event: Literal["seed_read"]
 
 
 class ProgramEnded(Event):
-    """It ended."""
+    """The program of the recipe `command` ended."""
 
     event: Literal["program_ended"]
-    status: int = Field(description="Its exit status, or minus the number of the signal that ended it.")
+    status: int = Field(description="Its exit status, or the negative number of the signal that ended it.")
 
 
 class Evaluation(Event):
-    """A checkpoint was evaluated again, after the run."""
+    """A checkpoint was re-evaluated after the run."""
 
     event: Literal["evaluation"]
     checkpoint: str
@@ -156,13 +156,13 @@ class Evaluation(Event):
     metrics: dict[str, float | None]
     intervals: dict[str, list[float | None] | None] = Field(description="Lower and upper limit by metric.")
     episodes: Count | None
-    fresh: bool = Field(description="Whether on data or episodes that nobody had seen.")
-    selected: float | None = Field(description="The value by which the checkpoint was chosen.")
-    gap: float | None = Field(description="How much better it looked then.")
+    fresh: bool = Field(description="Whether the data or episodes were never used before.")
+    selected: float | None = Field(description="The value by which the checkpoint was selected.")
+    gap: float | None = Field(description="How much better the selection value was.")
 
 
 class RunEnded(Event):
-    """The last word of an attempt."""
+    """An attempt ended."""
 
     event: Literal["run_ended"]
     status: WrittenStatus
@@ -170,7 +170,7 @@ class RunEnded(Event):
 
 
 class Device(BaseModel):
-    """One card at one moment."""
+    """The state of one GPU."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -181,7 +181,7 @@ class Device(BaseModel):
 
 
 class DeviceStats(Event):
-    """What the graphics cards do: `devices`, or `unavailable` with the reason. A card that is not there has no load."""
+    """The state of the GPUs in `devices`, or the reason why it is unknown in `unavailable`."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -197,16 +197,16 @@ class DeviceStats(Event):
     @model_validator(mode="after")
     def _says_one_of_the_two(self) -> Self:
         if bool(self.devices) == bool(self.unavailable):
-            raise ValueError("device_stats has devices or says why they are unavailable")
+            raise ValueError("device_stats must have either devices or unavailable")
         return self
 
 
 class InferenceResponse(Event):
-    """A language model has answered one request. Null: the engine does not tell."""
+    """A language model answered one request. Null: the engine does not report the value."""
 
     event: Literal["inference_response"]
     version: Version
-    phase: str = Field(description="The kind of decision that it was asked for, in the words of the game.")
+    phase: str = Field(description="The kind of decision that was requested, as named by the game.")
     queue_ms: Milliseconds | None
     prefill_ms: Milliseconds | None
     decode_ms: Milliseconds | None
@@ -215,20 +215,20 @@ class InferenceResponse(Event):
 
 
 class TrainingStep(Event):
-    """A policy has learned from a rollout."""
+    """A policy was updated from a rollout."""
 
     event: Literal["training_step"]
     step: Step
     version: Version
-    lag: Count = Field(description="Updates between the policy that played and the one that learned from it.")
-    trained_tokens: Count = Field(description="Tokens that the loss was taken over.")
-    forwarded_tokens: Count = Field(description="Tokens that went through the model for it, prompts included.")
-    buffered: Count = Field(description="Further rollouts that were ready when this one was taken.")
+    lag: Count = Field(description="Updates between the policy that generated the rollout and the updated one.")
+    trained_tokens: Count = Field(description="Tokens that the loss is computed over.")
+    forwarded_tokens: Count = Field(description="Tokens in the forward pass, including prompts.")
+    buffered: Count = Field(description="Other rollouts in the buffer when this one was taken.")
     phases_ms: dict[str, Milliseconds]
 
 
 class RolloutComplete(Event):
-    """All games of a step have been played."""
+    """All games of a step are finished."""
 
     event: Literal["rollout_complete"]
     step: Step
@@ -236,13 +236,13 @@ class RolloutComplete(Event):
     groups: Count
     samples: Count
     generated_tokens: Count
-    seconds: float = Field(ge=0, description="From the first that began to play to the last that ended.")
-    overlap_s: float = Field(ge=0, description="Seconds of playing in which the trainer was busy with earlier steps.")
-    reward_mean: float | None = Field(description="Null where there is none that is a finite number.")
+    seconds: float = Field(ge=0, description="From the start of the first game to the end of the last.")
+    overlap_s: float = Field(ge=0, description="Seconds of play in which the trainer worked on earlier steps.")
+    reward_mean: float | None = Field(description="Null if no reward is a finite number.")
 
 
 class Trouble(Event):
-    """Something went wrong and the run went on."""
+    """An error occurred, and the run continued."""
 
     event: Literal["error"]
     where: str
@@ -267,7 +267,7 @@ NAMES: tuple[str, ...] = tuple(
 
 
 class OtherEvent(Event):
-    """The open form, for events of a person's own script or recipe: any other name, any fields."""
+    """The open form, for events of a user's script or recipe: any other name, any fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -275,11 +275,11 @@ class OtherEvent(Event):
 
 
 class EventLine(RootModel[Known | OtherEvent]):
-    """One line: an event of Fairtrial, or in the open form one of a person's own script or recipe."""
+    """One line: an event of Fairtrial, or one of a user's script or recipe in the open form."""
 
 
 def check_event(line: Mapping[str, Any]) -> None:
-    """Refuse a line that no event of Fairtrial has the form of: an unknown name, a field too few or too many."""
+    """Raise an error if a line is not a valid event of Fairtrial: an unknown name, a missing or extra field."""
     name = str(line.get("event"))
     if name not in NAMES:
         raise UserError(unknown("event", name, NAMES), hint="Declare it in core/events.py.")
@@ -287,4 +287,4 @@ def check_event(line: Mapping[str, Any]) -> None:
         KnownEvent.model_validate(dict(line))
     except ValidationError as error:
         messages = [f"{'.'.join(map(str, each['loc'][1:])) or name}: {each['msg']}" for each in error.errors()]
-        raise UserError(f"event '{name}' is not as declared: {messages[0]}", problems=messages[1:]) from None
+        raise UserError(f"event '{name}' is not valid: {messages[0]}", problems=messages[1:]) from None

@@ -1,7 +1,7 @@
-"""What an analysis found: frozen values that keep their evidence.
+"""Results of an analysis: frozen values that keep their evidence.
 
-A finding that could not be made has no value and a `reason`, never a number that looks sure. Unbounded limits
-are infinite here and `null` in JSON. `str()` of a finding is one sentence for people.
+A result that could not be computed has no value and a `reason`, never a number that looks certain. Unbounded limits
+are infinite here and `null` in JSON. `str()` of a result is one readable sentence.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its interval. `samples` are the numbers that it rests on; null limits have a reason."""
+    """A value and its confidence interval. `samples` are the underlying numbers; missing limits have a reason."""
 
     value: float | None
     low: float | None
@@ -53,11 +53,11 @@ class Estimate:
 
     @property
     def limits(self) -> list[float] | None:
-        """The interval as documents have it."""
+        """The interval as it is written in JSON documents."""
         return None if self.low is None or self.high is None else [self.low, self.high]
 
     def negated(self) -> Estimate:
-        """The same finding seen from the other arm."""
+        """Return the same estimate with control and candidate swapped."""
         value, low, high = (None if x is None else -x + 0.0 for x in (self.value, self.high, self.low))
         samples = None if self.samples is None else tuple(-x + 0.0 for x in self.samples)
         return replace(self, value=value, low=low, high=high, samples=samples)
@@ -89,14 +89,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class SeedsNeeded:
-    """How many runs per arm would settle an open question, and on what that number rests."""
+    """How many runs per arm would settle an inconclusive comparison, and the basis of that number."""
 
     per_arm: int | None
     more: int | None
     effect: float
     power: float
     assurance: float | None
-    """Null: planned for the mean power over what the noise may be, not for an upper bound of it."""
+    """None: planned for the mean power over the possible noise levels, not for an upper bound of the noise."""
     basis: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,10 +105,10 @@ class SeedsNeeded:
 
 @dataclass(frozen=True)
 class Reliability:
-    """How many runs of each arm were lost (diverged, failed, not finite, too short), and what that says.
+    """How many runs of each arm were lost (diverged, failed, not finite, too short), and the test of the difference.
 
-    `worse`: the candidate loses significantly more. `capped`: it loses more, so that it can be neither better, nor
-    equivalent, nor not worse. `upper_…` is the largest failure rate that the losses of an arm still allow.
+    `worse`: the candidate loses significantly more runs. `capped`: it loses more, so the verdict can be neither better
+    nor equivalent nor not worse. `upper_…` is the upper confidence bound of an arm's failure rate.
     """
 
     lost_control: int
@@ -123,7 +123,7 @@ class Reliability:
     upper_control: float | None
     upper_candidate: float | None
     how: str = "were lost"
-    """What became of the lost runs: `diverged`, where all of them did."""
+    """How the runs were lost: `diverged` if all of them diverged."""
 
     @property
     def any(self) -> bool:
@@ -135,10 +135,10 @@ class Reliability:
 
 @dataclass(frozen=True)
 class RobustEstimates:
-    """The same difference by estimates that single runs move less than they move the mean.
+    """Estimates of the same difference that are less sensitive to single runs than the mean.
 
-    `disagrees` is the way in which one of them contradicts the mean, `sign` or `significance`; None: in no way, or
-    `reason` says why it is not known.
+    `disagrees` states how one of them contradicts the mean, `sign` or `significance`. None means that none does, or
+    that it is unknown for the given `reason`.
     """
 
     hodges_lehmann: Estimate | None
@@ -152,7 +152,7 @@ class RobustEstimates:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Robust estimates that are computed when they are first read: simulations never ask for them."""
+    """Robust estimates, computed on first access, because simulations never need them."""
 
     compute: Callable[[], RobustEstimates] = field(repr=False)
 
@@ -166,10 +166,10 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class Target:
-    """The fixed value that one arm is held against. The arm's losses are here, because a target has none.
+    """The fixed value that one arm is compared with. The arm's lost runs are counted here; a target has none.
 
-    `known_sd`: the standard deviation of runs, known from elsewhere; None: it is estimated from these runs.
-    `upper_loss_rate`: the largest failure rate that the losses still allow, at 1 − α.
+    `known_sd`: the standard deviation of runs, known from another source; None: it is estimated from these runs.
+    `upper_loss_rate`: the upper confidence bound of the failure rate, at level 1 − α.
     """
 
     value: float
@@ -185,11 +185,11 @@ class Target:
 
 @dataclass(frozen=True)
 class CovariateAdjustment:
-    """A paired difference adjusted for a covariate from before the change.
+    """A paired difference adjusted for a covariate that was measured before the change.
 
-    `planned`: the study file or the registration says so, and the headline is the adjusted difference; otherwise this
-    is exploratory and the headline is the plain one. `plain` is the difference without it, `effect` the one with it.
-    `centre` is the value of the covariate at which the difference is read off.
+    `planned`: the study file or the registration specifies the adjustment, and the headline is the adjusted difference;
+    otherwise it is exploratory and the headline is the unadjusted one. `plain` is the unadjusted difference, `effect`
+    the adjusted one. `centre` is the value of the covariate at which the difference is evaluated.
     """
 
     covariate: str
@@ -214,8 +214,8 @@ class CovariateAdjustment:
 class Comparison:
     """Candidate against control. `effect` is candidate − control in the metric's own unit.
 
-    `direction` says which sign is good; verdicts, one-sided tests and the probability of superiority honour it.
-    `effect` has the interval at 1 − α, `equivalence` the same difference at 1 − 2α.
+    `direction` states which sign is better; verdicts, one-sided tests and the probability of superiority respect it.
+    `effect` has the interval at level 1 − α, `equivalence` the same difference at level 1 − 2α.
     """
 
     control: str
@@ -251,29 +251,29 @@ class Comparison:
     seeds_needed: SeedsNeeded | None = None
     reliability: Reliability | None = None
     failure_value: float | None = None
-    """The number that the person chose for lost runs; None: they have none, and reliability is judged."""
+    """The value that the user chose for lost runs; None: lost runs have no value, and reliability is judged."""
     bootstrap: Estimate | None = None
-    """The interval of a bootstrap next to the headline, which is that of another method."""
+    """A bootstrap interval shown next to the headline, which comes from another method."""
     tests: Mapping[str, Any] = field(default_factory=dict)
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     streams: str = "unknown"
     label: str | None = None
     metric: str | None = None
     target: Target | None = None
-    """Where this is one arm against a fixed value: `control` names the value, and `n_control` is 0."""
+    """Set if one arm is compared with a fixed value: `control` then names the value, and `n_control` is 0."""
     covariate: CovariateAdjustment | None = None
     sensitivity: Sensitivity | None = field(default=None, compare=False)
     cautions: Sequence[FilledCaution] = ()
 
     @property
     def gain(self) -> float | None:
-        """The difference, signed so that positive is good."""
+        """The difference, signed so that positive is better."""
         value = self.effect.value
         return None if value is None else value if self.direction == "max" else -value
 
     @property
     def percent_change(self) -> float | None:
-        """The difference as a percentage of the control's mean; None where a ratio of the means says nothing."""
+        """The difference as a percentage of the control's mean; None if a ratio of the means is not meaningful."""
         control, candidate, value = self.mean_control, self.mean_candidate, self.effect.value
         if control is None or candidate is None or value is None or control * candidate <= 0:
             return None

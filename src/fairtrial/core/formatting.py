@@ -1,4 +1,4 @@
-"""Numbers, counts and times as a person reads them."""
+"""Readable formats of numbers, counts and times."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 CHEAP = 0.1
-"""Dollars. Of smaller amounts, two decimals show one digit at most."""
+"""In dollars. For smaller amounts, two decimals show at most one significant digit."""
 
 
 def shown_value(value: Any) -> str:
-    """A number as a person reads it; nothing where it is unknown."""
+    """Format a number for display; empty if it is None."""
     if value is None:
         return ""
     if not isinstance(value, float):
@@ -24,7 +24,7 @@ def shown_value(value: Any) -> str:
 
 
 def shown_change(value: float, decimals: int | None = None) -> str:
-    """A difference, always with its sign."""
+    """Format a difference, always with its sign."""
     sign = "+" if value >= 0 else "−"
     if math.isinf(value):
         return f"{sign}∞"
@@ -32,7 +32,7 @@ def shown_change(value: float, decimals: int | None = None) -> str:
 
 
 def decimals_for(width: float | None) -> int | None:
-    """As many decimals as an interval of this width makes worth reading."""
+    """Return the number of meaningful decimals for an interval of this width."""
     if width is None or not 1e-300 < width < math.inf:
         return None
     decimals = 2 - math.floor(math.log10(width / 2))
@@ -40,7 +40,7 @@ def decimals_for(width: float | None) -> int | None:
 
 
 def shown_interval(low: float | None, high: float | None, decimals: int | None = None) -> str:
-    """Both limits with their signs, or nothing where there is no interval."""
+    """Format both limits with their signs; empty if there is no interval."""
     if low is None or high is None:
         return ""
     return f"[{shown_change(low, decimals)}, {shown_change(high, decimals)}]"
@@ -53,12 +53,12 @@ def shown_p(p: float | None) -> str:
 
 
 def p_equals(shown: str) -> str:
-    """`p = 0.003` or `p < 1e-9` of a p-value as it is shown."""
+    """Return `p = 0.003` or `p < 1e-9` for a formatted p-value."""
     return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
 def counted(number: Any, noun: str) -> str:
-    """A number with its noun: 1 run, 2 runs, 2 studies."""
+    """Format a count with its noun: 1 run, 2 runs, 2 studies."""
     if number == 1:
         return f"{number:,} {noun}"
     consonant_and_y = noun.endswith("y") and noun[-2:-1] not in "aeiou"
@@ -78,18 +78,18 @@ def shown_time(seconds: float | None) -> str:
 
 
 def shown_moment(at: float) -> str:
-    """A moment in universal time, to the second."""
+    """Format a Unix timestamp in UTC, to the second."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def shown_chance(probability: float) -> str:
-    """In percent; what is not quite certain never reads as 0 or 100."""
+    """Format a probability in percent, never as 0 or 100."""
     percent = 100 * probability
     return "> 99 %" if percent > 99 else "< 1 %" if percent < 1 else f"{percent:.0f} %"
 
 
 def shown_money(dollars: float) -> str:
-    """Dollars and cents. Below ten cents three significant digits, or all runs of a small model would cost the same."""
+    """Format dollars and cents; below ten cents with three significant digits, so that small models stay distinct."""
     if 0 < abs(dollars) < CHEAP:
         digits = _three(dollars)
         shortest = f"{dollars:.2f}"
@@ -98,7 +98,7 @@ def shown_money(dollars: float) -> str:
 
 
 def shown_hours(hours: float | None) -> str:
-    """Hours with three significant digits; short ones in the unit that a person would use."""
+    """Format hours with three significant digits; short times in minutes or seconds."""
     if hours is None:
         return ""
     if 0 < hours < 1 / 60:

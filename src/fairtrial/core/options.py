@@ -1,8 +1,8 @@
-"""Options are declared once.
+"""Options, each declared once.
 
-A recipe owns one frozen model. From its fields come the command-line flags, the YAML keys, the JSON in
-`metadata.json` and the row in the documentation. A field has a type, a default, a help text, a unit where
-one applies, and a role that says what kind of thing it changes.
+A recipe has one frozen option model. Its fields define the command-line flags, the YAML keys, the JSON in
+`metadata.json` and the rows in the documentation. A field has a type, a default, a help text, a unit where
+one applies, and a role that states what the option affects.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from fairtrial.core.scores import BenchmarkSettings, one_option
 from fairtrial.core.stream_seeds import StreamSeeds
 from fairtrial.core.untrusted import is_text
 
-_EXAMPLE = "write it like http://localhost:4318"
-_SECRETS = "give what a receiver must know about you in $OTEL_EXPORTER_OTLP_HEADERS"
+_EXAMPLE = "use a URL such as http://localhost:4318"
+_SECRETS = "pass credentials for the receiver in $OTEL_EXPORTER_OTLP_HEADERS"
 
 
 def checked_receiver(address: str) -> str:
-    """An address of an OTLP receiver as it was given; ValueError, in one sentence, where it cannot be one.
+    """Return the URL of an OTLP receiver unchanged; raise a ValueError if it is not valid.
 
-    It is written into the metadata of runs, so that it must not hold what only its owner may know.
+    The URL is written into the metadata of runs, so it must not contain credentials.
     """
     if any(sign in address for sign in "@?#"):
-        raise ValueError(f"an address of a receiver has no user, password, query or fragment; {_SECRETS}")
+        raise ValueError(f"a receiver URL must not contain a user, password, query or fragment; {_SECRETS}")
     try:
         parts = urlsplit(address)
-        parts.port  # noqa: B018 — looking at it is the check
+        parts.port  # noqa: B018 — reading the property validates the port
     except ValueError as error:
-        raise ValueError(f"{address!r} is no address ({error}); {_EXAMPLE}") from None
+        raise ValueError(f"{address!r} is not a valid URL ({error}); {_EXAMPLE}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or not address.isprintable() or " " in address:
-        raise ValueError(f"{address!r} is no http or https address; {_EXAMPLE}")
+        raise ValueError(f"{address!r} is not an http or https URL; {_EXAMPLE}")
     return address
 
 
@@ -49,7 +49,7 @@ _MISSING: Any = object()
 
 
 class Role(StrEnum):
-    """What an option changes. Roles that cannot change a number stay out of a cell's fingerprint."""
+    """What an option affects. Roles that cannot change results are not part of a cell's fingerprint."""
 
     TRAINING = "training"
     MODEL = "model"
@@ -70,11 +70,11 @@ class Role(StrEnum):
 
 
 NOT_BENCHED: Mapping[Role, str] = {
-    Role.OUTPUT: "what is written down, and how often, is measured as it is by default",
-    Role.CHECKPOINT: "a measurement is not resumed, so nothing is saved",
-    Role.SELECTION: "no checkpoint is selected",
+    Role.OUTPUT: "bench measures with the default logging settings",
+    Role.CHECKPOINT: "bench is never resumed, so it saves no checkpoints",
+    Role.SELECTION: "bench does not select a checkpoint",
 }
-"""Roles whose options `bench` does not take, with the reason."""
+"""Roles whose options `bench` does not accept, with the reason."""
 
 
 def option(
@@ -82,27 +82,27 @@ def option(
 ) -> Any:  # fmt: skip
     """Declare one option; `limits` are pydantic's (`gt`, `ge`, `le`, …).
 
-    `newer` marks one that a recipe got after runs of it were made: at its default, which must do what was done before,
-    it stays out of the fingerprint, so that those runs are still known.
+    `newer` marks an option that was added after runs of the recipe had been recorded. Its default must keep the
+    earlier behavior; at the default, the option is not part of the fingerprint, so those runs still match.
     """
     extra: JsonDict = {"role": role.value, "unit": unit, "newer": newer}
     return Field(default, description=help, json_schema_extra=extra, **limits)
 
 
 class Options(BaseModel):
-    """Base of every option model: frozen, finite, and strict about names."""
+    """Base class of option models: frozen, only finite numbers, no unknown names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
     free_values: ClassVar[str | None] = None
-    """The mapping option, if any, that takes a variant's keys which are no options of their own."""
+    """Name of the mapping option that collects a variant's keys that are not options; None if there is none."""
     fills_environment: ClassVar[bool] = False
-    """Whether the recipe fills {env:NAME} in by itself, at the last moment; for others that is done before."""
+    """Whether the recipe itself replaces {env:NAME}, as late as possible; for other recipes the caller does it."""
 
     @field_validator("*")
     @classmethod
     def _can_be_recorded(cls, value: Any) -> Any:
-        """What JSON cannot spell could not be written down with the run."""
+        """Reject values that JSON cannot represent, because they could not be recorded with the run."""
         if why := _unwritable(value):
             raise ValueError(why)
         return value
@@ -111,17 +111,17 @@ class Options(BaseModel):
         return self.model_dump(mode="json")
 
     def differing(self) -> dict[str, Any]:
-        """The values that are not the default: what a person chose."""
+        """Return the values that differ from the defaults."""
         defaults = type(self).model_construct().model_dump(mode="json")
         return {name: value for name, value in self.to_dict().items() if value != defaults.get(name, _MISSING)}
 
 
 def _unwritable(value: Any) -> str | None:
-    """Why a value, or one in it, has no place in a run's metadata: it is beyond 64 bits, or not text."""
+    """Return why a value, or one nested in it, cannot be stored in metadata (over 64 bits, not UTF-8), or None."""
     if isinstance(value, int):
-        return None if -LARGEST <= value < LARGEST else "must be a whole number of at most 64 bits"
+        return None if -LARGEST <= value < LARGEST else "must be an integer of at most 64 bits"
     if isinstance(value, str):
-        return None if value.isascii() or is_text(value) else "must be text that can be spelled in UTF-8"
+        return None if value.isascii() or is_text(value) else "must be text that can be encoded in UTF-8"
     parts = [*value, *value.values()] if isinstance(value, Mapping) else value
     inner = parts if isinstance(parts, (list, tuple)) else ()
     return next((why for part in inner if (why := _unwritable(part))), None)
@@ -131,14 +131,14 @@ LARGEST = 2**63
 
 
 class LoopOptions(Options):
-    """What the training loop itself takes, for every recipe.
+    """Options of the training loop, common to all recipes that use it.
 
     class Options(LoopOptions):
         width: int = option(64, "Units of the hidden layer.", role=Role.MODEL, ge=1)
     """
 
     most_steps: ClassVar[int] = 10**12
-    """The limit of every option that counts steps."""
+    """Upper limit of every option that counts steps."""
 
     steps: int = option(1000, "Training steps.", role=Role.TRAINING, unit="steps", ge=1, le=most_steps)
     eval_every: int = option(
@@ -157,28 +157,28 @@ class LoopOptions(Options):
         ge=0,
     )
     best_metric: str | None = option(
-        None, "Metric that judges the best checkpoint; default: the recipe's own.", role=Role.SELECTION
+        None, "Metric that selects the best checkpoint; default: the recipe's own.", role=Role.SELECTION
     )
     best_mode: Literal["max", "min"] | None = option(
         None, "Whether higher or lower is better for --best-metric.", role=Role.SELECTION
     )
     best_rule: Literal["value", "lcb"] = option(
         "value",
-        "Judge by the metric's value, or by its lower confidence bound over episodes.",
+        "Select by the metric's value, or by its lower confidence bound over episodes.",
         role=Role.SELECTION,
         newer=True,
     )
     keep_best: int = option(
-        1, "How many of the best checkpoints to keep; best.pt is the first.", role=Role.CHECKPOINT, ge=1, newer=True
+        1, "Number of best checkpoints to keep; best.pt is the first.", role=Role.CHECKPOINT, ge=1, newer=True
     )
     stream_seed: StreamSeeds | None = option(
         None,
-        "Draw one random stream from a seed of its own, whatever the run's seed is: init=7, order=7 …; repeat it.",
+        "Seed one random stream separately from the run's seed: init=7, order=7 …; may be repeated.",
         role=Role.TRAINING,
         newer=True,
     )
     benchmark: BenchmarkSettings | None = option(
-        None, "What scores are held against: random_score, human_score, scale.", role=Role.EVALUATION, newer=True
+        None, "Reference scores for normalization: random_score, human_score, scale.", role=Role.EVALUATION, newer=True
     )
 
     otlp: str | None = option(
@@ -191,7 +191,7 @@ class LoopOptions(Options):
     @field_validator("stream_seed")
     @classmethod
     def _no_seeds_are_none(cls, value: StreamSeeds | None) -> StreamSeeds | None:
-        """Naming no stream is the default, and has its fingerprint."""
+        """Treat an empty mapping as the default, so that it has the same fingerprint."""
         return value if value is not None and value.given() else None
 
     @field_validator("otlp")
@@ -206,20 +206,20 @@ class LoopOptions(Options):
 
 
 class TorchOptions(LoopOptions):
-    """The loop's options for recipes that compute with torch."""
+    """Options of the training loop for recipes that use torch."""
 
     device: str = option("cpu", "Device to train on, as torch names it.", role=Role.COMPUTE)
     threads: int = option(1, "Threads per run.", role=Role.COMPUTE, ge=1)
 
 
 class CpuOptions(TorchOptions):
-    """For recipes that play as much as they learn: their networks are too small for another device."""
+    """Options for recipes that simulate as much as they learn: their networks are too small to benefit from a GPU."""
 
     @field_validator("device")
     @classmethod
     def _on_the_processor(cls, device: str) -> str:
         if device != "cpu":
-            raise ValueError("this recipe plays and learns on the CPU")
+            raise ValueError("this recipe runs only on the CPU")
         return device
 
 
@@ -228,7 +228,7 @@ LOOP_OPTIONS = frozenset(TorchOptions.model_fields)
 
 @dataclass(frozen=True)
 class OptionInfo:
-    """One option as other rooms see it: enough for a flag, a YAML comment or a documentation row."""
+    """Description of one option for other packages: enough for a flag, a YAML comment or a documentation row."""
 
     name: str
     type_name: str
@@ -250,7 +250,7 @@ class OptionInfo:
 
 
 def describe_options(model: type[Options]) -> list[OptionInfo]:
-    """The options of a model: its own first, then those of the loop."""
+    """Return the options of a model: its own first, then those of the training loop."""
     fields = sorted(model.model_fields.items(), key=lambda item: item[0] in LOOP_OPTIONS)
     return [_describe(name, field) for name, field in fields]
 
@@ -294,7 +294,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_options(model: type[Model], values: Mapping[str, Any], *, where: str, noun: str = "option") -> Model:
-    """Validate values against a model; every problem becomes one sentence, all of them at once."""
+    """Validate values against a model; raise one error that lists every problem."""
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
@@ -320,7 +320,7 @@ def _sentence(model: type[BaseModel], problem: Any, noun: str) -> str:
 
 
 def _names_at(model: type[BaseModel], location: Iterable[Any]) -> Iterable[str]:
-    """The valid names beside the unknown one, however deep it lies."""
+    """Return the valid names at the nesting level of the unknown one."""
     for part in list(location)[:-1]:
         field = model.model_fields.get(str(part))
         inner = _strip_optional(field.annotation)[0] if field else None
@@ -331,12 +331,12 @@ def _names_at(model: type[BaseModel], location: Iterable[Any]) -> Iterable[str]:
 
 
 def not_benched(model: type[Options]) -> dict[str, str]:
-    """The options of train that bench does not take, each with the reason."""
+    """Return the options of `train` that `bench` does not accept, with the reason."""
     return {info.name: NOT_BENCHED[info.role] for info in describe_options(model) if info.role in NOT_BENCHED}
 
 
 def result_options(model: type[Options], options: Options) -> dict[str, Any]:
-    """The options that can change a number: those that a fingerprint is made of."""
+    """Return the options that can change results; the fingerprint is computed from these."""
     values = options.to_dict()
     return {
         info.name: values[info.name]

@@ -1,4 +1,4 @@
-"""The only place that spells a file name: of a store, of a project, of a bundle.
+"""The only module that defines file names: of stores, projects and bundles.
 
 <store>/<study>/<run-id>/metadata.json, metrics.jsonl, …      run-id = <variant>.seed<seed>
 """
@@ -14,9 +14,9 @@ from typing import Generic, TypeVar
 from fairtrial.core.errors import UserError
 
 JOIN_VARIABLE = "FAIRTRIAL_RUN_DIR"
-"""Names the run directory to a program that a job started, so that it can join the run."""
-TOKEN_VARIABLE = "FAIRTRIAL_RUN_TOKEN"  # noqa: S105 — no secret
-"""The number of the job's claim on that run: whoever joins writes only as long as the claim stands."""
+"""Environment variable that passes the run directory to a program started by a job, so that it can join the run."""
+TOKEN_VARIABLE = "FAIRTRIAL_RUN_TOKEN"  # noqa: S105 — not a secret
+"""Environment variable with the token of the job's claim: a joined program writes only while the claim is valid."""
 
 ARCHIVE = ".archive"
 ADHOC_STUDY = "adhoc"
@@ -31,7 +31,7 @@ STUDY_PLAN = "study.json"
 
 @dataclass(frozen=True)
 class ProjectPaths:
-    """The files of a project that an `artifact.yaml` marks."""
+    """The files of a project, whose root contains an `artifact.yaml`."""
 
     root: Path
 
@@ -45,7 +45,7 @@ class ProjectPaths:
 
     @property
     def command_log(self) -> Path:
-        """What was run below the artifact and which files were added to it, line by line. Append-only."""
+        """Append-only log of the commands run in the project and of the files added to the artifact."""
         return self.root / "artifact.journal.jsonl"
 
     @property
@@ -54,7 +54,7 @@ class ProjectPaths:
 
 
 def check_name(kind: str, name: str) -> str:
-    """A study or variant name becomes a folder: say clearly when it cannot."""
+    """Return the name of a study or variant; raise a UserError if it is not a valid folder name."""
     if not _NAME.fullmatch(name) or name.endswith(" ") or len(name) > LONGEST_NAME:
         raise UserError(
             f"{kind} name {name!r} cannot be a folder name",
@@ -73,7 +73,7 @@ _RUN_ID = re.compile(r"(?P<variant>.+)\.seed(?P<seed>0|[1-9]\d{0,18})(?:\.again(
 
 
 def parts_of_run_id(name: str) -> tuple[str, int, int] | None:
-    """Variant, seed and attempt, as the name of a run's folder states them; None for every other name."""
+    """Return variant, seed and attempt from the name of a run's folder; None for any other name."""
     match = _RUN_ID.fullmatch(name)
     return (match["variant"], int(match["seed"]), int(match["attempt"] or 1)) if match else None
 
@@ -102,7 +102,7 @@ class RunPaths:
 
     @property
     def delivered(self) -> Path:
-        """How far `events` was brought to a receiver; only where there is one."""
+        """How much of `events` was delivered to a receiver; exists only if there is a receiver."""
         return self.root / "delivered.json"
 
     @property
@@ -115,27 +115,27 @@ class RunPaths:
 
     @property
     def taking_over(self) -> Path:
-        """Held while a claim that is known to be lost is taken over."""
+        """Lock that is held while a claim whose holder is lost is taken over."""
         return self.root / ".taking-over"
 
     @property
     def heartbeat(self) -> Path:
-        """A sign of life that the process of a run renews every few seconds."""
+        """Heartbeat file that the process of a run renews every few seconds."""
         return self.root / ".pulse"
 
     @property
     def remote_state(self) -> Path:
-        """What this machine knows of the run in the shared store; only in a mirror."""
+        """What this machine knows about the run in the shared store; exists only in a mirror."""
         return self.root / ".shared.json"
 
     @property
     def staged(self) -> Path:
-        """A second name for a file while this process brings it to the shared store."""
+        """A second name (link) for a file while this process uploads it to the shared store."""
         return self.root / f".upload-{os.getpid()}.tmp"
 
     @property
     def appended(self) -> tuple[Path, ...]:
-        """The files that only ever grow."""
+        """The append-only files."""
         return self.metrics, self.events, self.log
 
     @property
@@ -154,12 +154,12 @@ class RunPaths:
         return self.checkpoints / f"step-{step:d}.pt"
 
     def top(self, step: int) -> Path:
-        """One of the best few checkpoints beside the very best."""
+        """One of the top checkpoints other than the best."""
         return self.checkpoints / f"top-{step:d}.pt"
 
     @property
     def adapters(self) -> Path:
-        """Policy versions, each a folder that `peft` can read."""
+        """Policy versions, each a directory that `peft` can load."""
         return self.root / "adapters"
 
     def adapter(self, version: int) -> Path:
@@ -167,14 +167,14 @@ class RunPaths:
 
 
 SUBMITTED = "submitit"
-"""The folder next to a study's remote jobs where submitit keeps what it hands to Slurm."""
+"""The folder next to a study's remote jobs where submitit stores the files for Slurm."""
 
 
 @dataclass(frozen=True)
 class RemoteJobFiles:
-    """The files of one remote job in a mailbox. All jobs share one folder, so that one listing shows every file.
+    """The files of one remote job in a mailbox. All jobs share one folder, so that one listing returns every file.
 
-    The name of a file that a job writes has the `attempt_id` of its start: two starts never write the same file.
+    The names of files that a job writes contain the `attempt_id` of its start, so two starts never write the same file.
     """
 
     name: str
@@ -195,7 +195,7 @@ class RemoteJobFiles:
         return f"{self.name}.stop.json"
 
     def claim(self, cell: int, start: str) -> str:
-        """Under which token the job holds a cell."""
+        """The file with the token of the job's claim on a cell."""
         return f"{self.name}.claim-{cell}.{start}.json"
 
     def is_claim(self, name: str, cell: int) -> bool:
@@ -206,12 +206,12 @@ class RemoteJobFiles:
 
     @staticmethod
     def is_outcome(name: str) -> bool:
-        """Whether a file says how a run or a job ended."""
+        """Return whether a file records how a run or a job ended."""
         return name.partition(".")[2].startswith(("answer-", "done."))
 
     @staticmethod
     def job_of(name: str) -> str | None:
-        """The remote job that a file belongs to."""
+        """Return the remote job that a file belongs to, or None."""
         job, dot, rest = name.partition(".")
         return job if dot and job and rest.endswith("json") else None
 
@@ -236,7 +236,7 @@ class ProfilePaths:
 
 
 def _part(name: str) -> str:
-    """The name of one folder. A study and a run may be named by files of others, and must not lead elsewhere."""
+    """Return a valid name of one folder. Names may come from untrusted files, so they must not leave the store."""
     if "/" in name or "\0" in name or name in ("", ".", ".."):
         raise UserError(f"{name!r} cannot be the name of a study or of a run")
     return name
@@ -255,22 +255,22 @@ class StorePaths:
         return self.root / _part(study) / STUDY_PLAN
 
     def launching(self, study: str) -> Path:
-        """Held by every launcher that is at work on the study."""
+        """Lock that every launcher holds while it works on the study."""
         return self.root / _part(study) / ".launching"
 
     def launcher(self, study: str) -> Path:
-        """What a launcher must remember to find its tasks again."""
+        """State that a launcher needs to find its jobs again."""
         return self.root / _part(study) / ".launcher"
 
     def launch_log(self, study: str) -> Path:
-        """What launchers that were left to themselves have said."""
+        """Output of launchers that run in the background."""
         return self.root / _part(study) / "launch.log"
 
     def interim_looks(self, study: str) -> Path:
         return self.root / _part(study) / "looks.jsonl"
 
     def interim_looks_seal(self, study: str) -> Path:
-        """Length and checksum of the looks, so that a lost one is noticed."""
+        """Length and checksum of the looks, so that a lost one is detected."""
         return self.root / _part(study) / ".looks.seal.json"
 
     def run(self, study: str, run: str) -> RunPaths:
@@ -281,7 +281,7 @@ class StorePaths:
 
     @property
     def mirror(self) -> Path:
-        """Says of which shared store this folder is a mirror; an ordinary store has none."""
+        """Names the shared store that this folder mirrors; an ordinary store does not have this file."""
         return self.root / ".mirror.json"
 
     @property
@@ -306,7 +306,7 @@ class StorePaths:
 
 @dataclass(frozen=True)
 class SharedPaths:
-    """The names of the objects of one run in a shared store, below the place of the store."""
+    """The names of the objects of one run in a shared store, relative to the root of the store."""
 
     study: str
     run: str
@@ -320,7 +320,7 @@ class SharedPaths:
         return self.plain("metadata.json")
 
     def plain(self, name: str) -> str:
-        """A file of a run that has ended, under the name that it has in a folder."""
+        """A file of an ended run, with the same name as in a run directory."""
         return f"{self.root}/{name}"
 
     @property
@@ -347,12 +347,12 @@ class SharedPaths:
         return f"{self.live}/{token:08d}/files/{sha256}"
 
     def token_of(self, name: str) -> int | None:
-        """The token below which an object lies; None where it is not part of a run that is being made."""
+        """Return the token of the claim that an object belongs to; None if it is not part of a live run."""
         below = name.removeprefix(f"{self.live}/")
         return None if below == name else _number(below.partition("/")[0], TOKEN_DIGITS)
 
     def offset_of(self, token: int, file: str, name: str) -> int | None:
-        """Where a segment of a file begins; None where an object is not a segment of it."""
+        """Return the offset at which a segment of a file begins; None if the object is not a segment of it."""
         below = name.removeprefix(f"{self.live}/{token:08d}/{file}/")
         return None if below == name else _number(below, OFFSET_DIGITS)
 
@@ -362,7 +362,7 @@ AnyPath = TypeVar("AnyPath", Path, PurePosixPath)
 
 @dataclass(frozen=True)
 class BundlePaths(Generic[AnyPath]):
-    """The files of a research bundle: of a folder, or of the names in an archive."""
+    """The files of a research bundle, as paths in a folder or names in an archive."""
 
     root: AnyPath
 
@@ -376,7 +376,7 @@ class BundlePaths(Generic[AnyPath]):
 
     @property
     def signature(self) -> AnyPath:
-        """Of the manifest, and through it of everything: the one file that the manifest does not list."""
+        """Signature of the manifest, which covers all other files; the only file that the manifest does not list."""
         return self.root / "manifest.signature.json"
 
     @property
@@ -411,7 +411,7 @@ class BundlePaths(Generic[AnyPath]):
 
     @property
     def files(self) -> AnyPath:
-        """What belongs to the project and to none of the other folders, under the names that it has there."""
+        """Project files that belong in none of the other folders, with their names relative to the project."""
         return self.root / "project"
 
 
@@ -419,12 +419,12 @@ KEY_VARIABLE = "FAIRTRIAL_KEY"
 
 
 def signing_key() -> Path:
-    """The key that registrations are signed with: $FAIRTRIAL_KEY, or one below the person's own settings."""
+    """Return the path of the key that signs registrations: $FAIRTRIAL_KEY, or the default in the user's settings."""
     return Path(os.environ.get(KEY_VARIABLE) or "~/.config/fairtrial/signing-key.pem").expanduser().absolute()
 
 
 def public_key(key: Path) -> Path:
-    """The half of a signing key that others may have."""
+    """Return the path of the public half of a signing key."""
     return key.with_suffix(".pub")
 
 
@@ -442,7 +442,7 @@ class RegistrationPaths:
         return self.root / f"{sha256}.json"
 
     def anchor(self, sha256: str) -> Path:
-        """What is to be published elsewhere."""
+        """The text to publish elsewhere."""
         return self.root / f"{sha256}.anchor.txt"
 
 
@@ -457,10 +457,10 @@ NOT_CODE = tuple(
         f"registrations/{'[0-9a-f]' * 64}.json",
     )
 )
-"""What a project writes about itself, as git globs: it does not change what a run computes."""
+"""Files that Fairtrial writes into a project, as git globs: they do not affect what a run computes."""
 
 SHARED_MARKER = ".fairtrial.json"
-"""Stands in a shared store, and tells it from any other."""
+"""Name of the file that marks and identifies a shared store."""
 
 
 def shared_plans(study: str) -> str:
@@ -472,7 +472,7 @@ def shared_plan(study: str, number: int) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """The number that a claim or a plan is named by; None for any other name, which this program never writes."""
+    """Return the number in the name of a claim or a plan; None for any other name, which Fairtrial never writes."""
     last = name.rpartition("/")[2]
     return _number(last.removesuffix(".json"), TOKEN_DIGITS) if last.endswith(".json") else None
 
@@ -481,14 +481,14 @@ TOKEN_DIGITS, OFFSET_DIGITS = 8, 15
 
 
 def _number(text: str, digits: int) -> int | None:
-    """A number with leading zeros, in the one spelling that this program writes."""
+    """Parse a zero-padded number; None unless it has exactly the format that Fairtrial writes."""
     if not text.isascii() or not text.isdigit() or not digits <= len(text) <= OFFSET_DIGITS:
         return None
     return int(text) if len(text) == digits or not text.startswith("0") else None
 
 
 RESERVED_IN_STUDY = frozenset({STUDY_PLAN, "looks.jsonl", "launch.log"})
-"""Files in the folder of a study, where the folders of its runs are too."""
+"""Names of files in a study's folder, which therefore cannot be names of runs."""
 
 
 def is_url(place: str) -> bool:

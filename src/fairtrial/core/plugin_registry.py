@@ -1,11 +1,11 @@
-"""One registry of what a package can add: the kinds of plug-ins, the names of each kind, and which package offers them.
+"""The registry of plug-ins: their kinds, the names of each kind, and the packages that provide them.
 
-A plug-in of another package is an entry point of the group that its kind has here; `docs/plugins.md` shows one of each.
-Names come from the metadata of installed packages, so that a list of names imports no plug-in. The plug-in itself is
-imported when someone uses it by name. What is wrong with it is then one sentence that names its package.
+A plug-in of another package is an entry point in the group of its kind; `docs/plugins.md` shows one of each kind. Names
+come from the metadata of installed packages, so listing names does not import plug-ins. A plug-in is imported when it
+is used by name; an error in it is reported with the name of its package.
 
-Start-up depends on this module: it imports nothing heavy. `importlib.metadata` would take longer than all the rest of
-`fairtrial --help`, so the few lines of metadata that matter are read here, and paths are text.
+Start-up time depends on this module, so it avoids slow imports. `importlib.metadata` would take longer than the rest
+of `fairtrial --help`, so this module parses the few relevant lines of metadata itself and uses strings as paths.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class PluginKind(NamedTuple):
     group: str
     built_in: Mapping[str, str]
     contract: str | None = None
-    """The class, as `module:attribute`, of which a plug-in must be an instance; None: whoever loads it checks it."""
+    """The class, as `module:attribute`, that a plug-in must be an instance of; None: the caller checks it."""
 
 
 class PluginOffer(NamedTuple):
-    """A plug-in of another package, known by its metadata alone."""
+    """A plug-in of another package, known only from the package's metadata."""
 
     name: str
     reference: str
@@ -47,7 +47,7 @@ class PluginOffer(NamedTuple):
 
 
 def _modules_of(room: str) -> dict[str, str]:
-    """Built-in recipes and commands are the modules of their folder: a new one need not be listed here."""
+    """Return the modules of a package by name; every module in the directory is a built-in recipe or command."""
     files = sorted(os.listdir(f"{os.path.dirname(__file__)}/../{room}"))  # noqa: PTH120, PTH208
     stems = [name.removesuffix(".py") for name in files if name.endswith(".py") and not name.startswith("_")]
     return {stem: f"fairtrial.{room}.{stem}" for stem in stems}
@@ -64,7 +64,7 @@ LAUNCHERS = PluginKind(
         "skypilot": "fairtrial.launch.skypilot",
     },
 )
-"""A module of ours must not be named like a package that it imports."""
+"""Built-in launchers. A module must not have the name of the package that it imports, hence `ray_cluster`."""
 READERS = PluginKind(
     "reader", "fairtrial.readers", {"table": "fairtrial.record.tables:TABLE_READER"}, "fairtrial.core.readers:Reader"
 )
@@ -143,21 +143,21 @@ KINDS = (RECIPES, LAUNCHERS, READERS, SUMMARIES, METHODS, ADJUSTMENTS, CHARTS, F
 
 
 def plugin_names(kind: PluginKind) -> list[str]:
-    """All names of a kind: the built-in ones in their own order, then those of other packages."""
+    """Return all names of a kind: the built-in ones in their defined order, then those of other packages."""
     return [*kind.built_in, *sorted({offer.name for offer in plugin_offers(kind)} - set(kind.built_in))]
 
 
 def plugin_offers(kind: PluginKind) -> list[PluginOffer]:
-    """What other packages offer, also under a name that is taken."""
+    """Return the plug-ins that other packages provide, including those whose name is already taken."""
     return list(_all_offers(tuple(sys.path)).get(kind.group, ()))
 
 
 def load_plugin(kind: PluginKind, name: str) -> Any:
-    """The plug-in of that name, or one sentence on why it cannot be used. A built-in one cannot be replaced."""
+    """Load a plug-in by name; raise a UserError if it cannot be used. Built-in plug-ins cannot be replaced."""
     offers = [offer for offer in plugin_offers(kind) if offer.name == name]
     if name in kind.built_in:
         for offer in offers:
-            note_ignored(f"{kind.noun} '{name}' of {offer.origin} is ignored: Fairtrial has one of that name")
+            note_ignored(f"{kind.noun} '{name}' of {offer.origin} is ignored: its name is that of a built-in one")
         return _import(kind.built_in[name])
     if not offers:
         raise UserError(unknown(kind.noun, name, plugin_names(kind)))
@@ -166,7 +166,7 @@ def load_plugin(kind: PluginKind, name: str) -> Any:
         origins = " and ".join(offer.origin for offer in offers)
         raise UserError(f"{kind.noun} '{name}' is offered by {origins}", hint="Uninstall one of them.")
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # standard output is for one document
+        with contextlib.redirect_stdout(sys.stderr):  # stdout is reserved for the command's result
             plugin = _import(first.reference)
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}".rstrip(": ")
@@ -182,7 +182,7 @@ def load_plugin(kind: PluginKind, name: str) -> Any:
 
 
 def refuse_plugin(kind: PluginKind, name: str, why: str) -> UserError:
-    """The error of a plug-in that was loaded and does not keep its contract."""
+    """Return the error for a plug-in that was loaded but violates its contract."""
     offer = next((offer for offer in plugin_offers(kind) if offer.name == name), None)
     if offer is None or name in kind.built_in:
         return UserError(f"{kind.noun} '{name}' {why}")
@@ -191,7 +191,7 @@ def refuse_plugin(kind: PluginKind, name: str, why: str) -> UserError:
 
 @contextlib.contextmanager
 def blame_plugin(kind: PluginKind, name: str) -> Iterator[None]:
-    """What a plug-in of another package raises while it works becomes a sentence that names it."""
+    """Convert an exception of another package's plug-in into a UserError that names the package."""
     try:
         yield
     except FairtrialError:
@@ -203,12 +203,12 @@ def blame_plugin(kind: PluginKind, name: str) -> Iterator[None]:
 
 
 def load_others(kind: PluginKind) -> Iterator[tuple[str, Any]]:
-    """The plug-ins of other packages, where a command uses all that there are: those that fail are left out, aloud."""
+    """Yield all plug-ins of other packages. Plug-ins that fail to load are skipped and reported."""
     for name in plugin_names(kind)[len(kind.built_in) :]:
         try:
             yield name, load_plugin(kind, name)
         except UserError as error:
-            note_ignored(f"{error.message}; it is left out")
+            note_ignored(f"{error.message}; it is skipped")
 
 
 def _named(kind: PluginKind, offer: PluginOffer) -> str:
@@ -225,19 +225,19 @@ def _import(reference: str) -> Any:
     return functools.reduce(getattr, attribute.split("."), home) if attribute else home
 
 
-# What a command could do without, and did
+# Plug-ins that were skipped
 
 
 _ignored: dict[str, None] = {}
 
 
 def note_ignored(sentence: str) -> None:
-    """A plug-in that was left out. The command line prints it once the command has ended."""
+    """Record that a plug-in was skipped. The command line prints the message after the command ends."""
     _ignored[sentence] = None
 
 
 def take_ignored() -> list[str]:
-    """What was left out since the last call."""
+    """Return and clear the messages recorded since the last call."""
     sentences = list(_ignored)
     _ignored.clear()
     return sentences
@@ -248,7 +248,7 @@ def take_ignored() -> list[str]:
 
 @functools.lru_cache(maxsize=4)
 def _all_offers(folders: tuple[str, ...]) -> Mapping[str, list[PluginOffer]]:
-    """Group → what packages offer in it. A package that lies in two folders counts as the first, as for `import`."""
+    """Return plug-ins by entry-point group. If a package is in two directories, the first wins, as for `import`."""
     offers: dict[str, list[PluginOffer]] = {}
     seen: set[str] = set()
     for folder in folders:

@@ -1,8 +1,8 @@
-"""Numbers as they were printed: a mean, a spread and a count per arm, with the place of their last digit.
+"""Printed numbers: a mean, a spread and a count per arm, with the unit of their last digit.
 
-A table in a paper rounds. `0.87` stands for anything from 0.865 to 0.875, so checks of such a table need the last
-digit as well as the value. Arithmetic on printed numbers is exact (fractions): a check that calls a value impossible
-must not do so because of its own rounding.
+Numbers in a paper's table are rounded. `0.87` means any value from 0.865 to 0.875, so checks of such a table need the
+last digit as well as the value. Arithmetic on printed numbers is exact (fractions), so that a check never calls a value
+impossible because of its own rounding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Spread = Literal["sd", "se", "ci"]
 SPREADS: tuple[Spread, ...] = ("sd", "se", "ci")
 MOST_RUNS_PER_ARM = 1_000_000
 SMALLEST, LARGEST = 1e-100, 1e100
-"""Squares of numbers beyond these leave the range of floating point."""
+"""Limits of magnitude; squares of numbers beyond them overflow or underflow floating point."""
 
 _PLUS_MINUS = re.compile(r"±|\+/-|\\pm")
 _LONGEST_TEXT = 40
@@ -28,7 +28,7 @@ _LONGEST_TEXT = 40
 
 @dataclass(frozen=True)
 class Printed:
-    """A number, and the unit of its last digit: the true value lies within half a unit of it."""
+    """A number and the unit of its last digit: the true value is within half a unit of it."""
 
     value: float
     exact: Fraction
@@ -48,22 +48,22 @@ class Printed:
 
 
 def printed_in(cell: Any) -> Printed | None:
-    """The number that a cell shows; None where it shows none, or one that nothing can be computed with."""
+    """Return the printed number in a cell; None if it is not a number or is outside the usable range."""
     number = number_in(cell)
     if number is None or not math.isfinite(number) or abs(number) > LARGEST or 0 < abs(number) < SMALLEST:
         return None
     text = str(cell).strip()
-    # Beyond these digits, the text says no more than the float does. A float of JSON has no other text than its own.
+    # Beyond this length, the text adds no precision to the float. A JSON float has no original text.
     exact = Decimal(text if len(text) <= _LONGEST_TEXT else repr(number))
     exponent = int(exact.as_tuple().exponent)
-    if number == 0:  # written with any exponent
+    if number == 0:  # zero may be written with any exponent
         exact, exponent = Decimal(0), min(0, max(exponent, -_LONGEST_TEXT))
     unit = Fraction(10) ** exponent
     return Printed(number + 0.0, Fraction(exact), unit, text)
 
 
 def plus_minus_in(cell: Any) -> tuple[str, str] | None:
-    """Both sides of `0.871 ± 0.012`, also written `+/-` or `\\pm`; None where the cell is not of that form."""
+    """Return both sides of `0.871 ± 0.012`, also written `+/-` or `\\pm`; None if the cell has another form."""
     if not isinstance(cell, str) or len(cell) > 4 * _LONGEST_TEXT:
         return None
     sides = _PLUS_MINUS.split(cell.replace("$", ""))
@@ -72,7 +72,7 @@ def plus_minus_in(cell: Any) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class PrintedArm:
-    """One row of a table of means. At least one of the measures of spread is there."""
+    """One row of a table of means. At least one of the measures of spread is set."""
 
     variant: str
     n: int
@@ -86,7 +86,7 @@ class PrintedArm:
 
     @property
     def spread(self) -> str:
-        """The measure that the standard deviation is taken from."""
+        """The measure that the standard deviation is computed from."""
         if self.sd is not None:
             return "sd"
         return "se" if self.se is not None else "interval"
@@ -98,24 +98,24 @@ class PrintedArm:
 
 @dataclass(frozen=True)
 class SummaryOptions:
-    """What a table of means does not say itself, and what is asked of it as a whole."""
+    """Information that a table of means does not contain, and options for its analysis."""
 
     n: int | None = None
-    """Runs per arm, where the table has no column for it."""
+    """Runs per arm, if the table has no column for it."""
     plus_minus: Spread | None = None
-    """What stands behind ±: a standard deviation, a standard error, or the half-width of an interval."""
+    """Meaning of the number after ±: a standard deviation, a standard error, or the half-width of an interval."""
     interval_level: float | None = None
     """Level of the intervals in the table. None: 0.95."""
     items: int | None = None
-    """Items of the test set, each right or wrong: a run's score is a whole number of them."""
+    """Number of items in the test set, each right or wrong: a run's score is a multiple of one item."""
     bounds: tuple[float, float] | None = None
-    """Least and largest value that the metric can have."""
+    """Smallest and largest possible value of the metric."""
     claims: bool = False
     """Judge the table as a list of claims."""
     all_pairs: bool = False
 
     def given(self) -> list[str]:
-        """The options that were given, as a person types them."""
+        """Return the options that are set, as command-line flags."""
         flags = {
             "--claims": self.claims,
             "--all-pairs": self.all_pairs,
@@ -128,7 +128,7 @@ class SummaryOptions:
         return [flag for flag, is_given in flags.items() if is_given]
 
     def problems(self) -> list[str]:
-        """What is wrong with these values, one sentence each."""
+        """Return the errors in these values, one message each."""
         problems = []
         if self.n is not None and not 2 <= self.n <= MOST_RUNS_PER_ARM:
             problems.append(f"n must lie between 2 and {MOST_RUNS_PER_ARM:,}, not {self.n}")
@@ -140,7 +140,7 @@ class SummaryOptions:
             problems.append(f"items must lie between 1 and 1,000,000,000, not {self.items}")
         if self.bounds is not None and not -LARGEST < self.bounds[0] < self.bounds[1] < LARGEST:
             problems.append(
-                f"a range must run from a smaller to a larger number, not {self.bounds[0]!r}:{self.bounds[1]!r}"
+                f"a range must go from a smaller to a larger number, not {self.bounds[0]!r}:{self.bounds[1]!r}"
             )
         return problems
 

@@ -1,4 +1,4 @@
-"""The project around a folder: the nearest `artifact.yaml` above it."""
+"""Find the project of a folder: the nearest `artifact.yaml` in it or above it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fairtrial.core.paths import ARTIFACT
 
 
 def find_artifact(start: Path | None = None) -> Path | None:
-    """The `artifact.yaml` of this folder or the nearest one above it: commands run below it belong to its project.
+    """Return the `artifact.yaml` in this folder or the nearest one above it. Commands below it belong to its project.
 
-    One that somebody else has put above a folder of yours, such as into /tmp, is not taken.
+    A file of another user above this folder, for example in /tmp, is ignored.
     """
     here = Path.cwd() if start is None else start.absolute()
     try:
@@ -21,7 +21,7 @@ def find_artifact(start: Path | None = None) -> Path | None:
         return None
     for folder in (here, *here.parents):
         try:
-            file_status = os.stat(f"{folder}/{ARTIFACT}")  # noqa: PTH116 — looked for by every command, in every folder above
+            file_status = os.stat(f"{folder}/{ARTIFACT}")  # noqa: PTH116 — runs often, so it must be fast
         except OSError:
             continue
         if stat.S_ISREG(file_status.st_mode) and file_status.st_uid in trusted:

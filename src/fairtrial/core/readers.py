@@ -1,7 +1,7 @@
-"""What a reader is: it turns what another tool wrote into runs with their series, configuration and end.
+"""Readers: plug-ins that turn the files of other tools into runs with series, configuration and status.
 
-`analyze`, `variance` and `power` read through it with `--from`. A reader says which paths are its own, so that a person
-need not name it, and it never guesses: a run whose variant or seed the source does not say has none.
+`analyze`, `variance` and `power` use them for `--from`. A reader recognizes its own paths, so that users need not name
+it, and it never guesses: if the source does not state a run's variant or seed, the run has none.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 MOST_IMPORTED_RUNS = 50_000
 IGNORE = "none"
-"""As the name of the status column: no column says how a run ended."""
+"""As the name of the status column: no column contains the status of runs."""
 OF_CONFIGURATION = ("variant", "seed", "task")
 """Roles that a key of a run's configuration can have."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column of the file says what; None: the column that is named like the role, if the file has it."""
+    """The column of the file for each role; None: the column with the name of the role, if the file has it."""
 
     run: str | None = None
     seed: str | None = None
@@ -42,10 +42,10 @@ class Columns:
     value: str | None = None
     task: str | None = None
     status: str | None = None
-    """`none`: no column, also where one is named `status` or `state`."""
+    """`none`: no column, even if one is named `status` or `state`."""
 
     def found_in(self, names: Sequence[str], where: str) -> dict[str, str | None]:
-        """The column of each role, or all that the names of the file leave open. Case does not matter."""
+        """Return the column of each role; raise an error that lists all ambiguous or unknown columns. Ignores case."""
         problems: list[str] = []
         by_role: dict[str, str | None] = {}
         for role in (each.name for each in fields(self)):
@@ -62,7 +62,7 @@ class Columns:
 
 
 def _named(given: str, names: Sequence[str], where: str, problems: list[str]) -> str | None:
-    """The column that a person named: exactly, or but for case and the spaces around it."""
+    """Return the column that the user named: an exact match, or one that ignores case and surrounding spaces."""
     if given in names and given:
         return given
     alike = [name for name in names if name and name.lower() == given.strip().lower()]
@@ -81,7 +81,7 @@ def _recognized(role: str, names: Sequence[str], where: str, problems: list[str]
 
 def two_candidates(role: str, names: Sequence[str], where: str) -> str:
     message = " and ".join(f"'{name}'" for name in names[:3])
-    return f"{where}: both {message} may hold the {role}; choose one with --{role}-column"
+    return f"{where}: both {message} may contain the {role}; choose one with --{role}-column"
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class ImportedRun:
 
         ImportedRun("exp7", {"reward": ([1, 2, 3], [0.1, 0.4, 0.5])}, seed=7, config={"algo": "ppo"})
 
-    `id` names the run within its source and never changes: it is what tells a run that is read again from a new one.
-    `series` maps a metric to its steps, in any order, and the value at each; a step that was logged again after a
-    restart counts as last written. `variant`, `seed` and `task` are None where the source does not say, and a person
+    `id` identifies the run within its source and never changes; it distinguishes a run that is read again from a new
+    one. `series` maps a metric to its steps, in any order, and the value at each; if a step was logged again after a
+    restart, the last value counts. `variant`, `seed` and `task` are None if the source does not state them; the user
     can then name the key of `config` that does. `status` is one of completed, failed, diverged, interrupted, running.
     """
 
@@ -105,44 +105,44 @@ class ImportedRun:
     status: str = "completed"
     reason: str | None = None
     started: float | None = None
-    """Seconds since 1970, as are all times."""
+    """Unix timestamp in seconds, as are all times."""
     ended: float | None = None
 
 
 class RunSource(Protocol):
-    """What a reader has opened: which metrics there are is known before their values are read."""
+    """An opened source. Its metrics are known before their values are read."""
 
     @property
     def label(self) -> str: ...
 
     @property
     def lacking(self) -> Sequence[str]:
-        """Roles that nothing in the source has: `variant`, `step`."""
+        """Roles that the source does not provide, such as `variant` or `step`."""
         ...
 
     def metrics(self) -> list[str]: ...
 
     def known(self, metric: str) -> bool:
-        """Whether a person may ask for it by name, also where it does not look like a metric."""
+        """Return whether the user may request it by name, even if it does not look like a metric."""
         ...
 
     def why_none(self) -> str | None:
-        """Why there is no metric, where there is none."""
+        """Return why the source has no metrics, or None if it has some."""
         ...
 
     def text_columns(self) -> list[str]:
-        """What may tell variants apart."""
+        """Return the columns that may distinguish variants."""
         ...
 
     def traces(self, metrics: Sequence[str]) -> list[Trace]: ...
 
 
 class Reader:
-    """Reads what another tool wrote, for `--from PATH`. A plug-in is an instance of a subclass.
+    """Reads files of another tool, for `--from PATH`. A plug-in is an instance of a subclass.
 
-    `recognize(path)` looks at the name and the first bytes and returns what it sees in a few words, or None where the
-    path is not its own. `read(path)` yields the runs. Both open files through Python alone and change nothing. A reader
-    for sources that are too large to read whole overrides `open`, which learns the metrics first.
+    `recognize(path)` checks the name and the first bytes and returns a short description, or None if the path does not
+    belong to this reader. `read(path)` yields the runs. Both only read files. A reader for sources that are too large
+    to load at once overrides `open`, which determines the metrics first.
 
         class LossLog(Reader):
             def recognize(self, path):
@@ -167,7 +167,7 @@ class Reader:
 
 
 def find_reader(path: Path) -> tuple[str, Reader]:
-    """The reader of a path, and its name. Another package's comes first: the table reader takes whatever is left."""
+    """Return the name and the reader of a path. Plug-ins come first: the table reader accepts everything else."""
     claims: dict[str, Reader] = {}
     for name, reader in load_others(READERS) if path.exists() else ():
         try:
@@ -175,7 +175,7 @@ def find_reader(path: Path) -> tuple[str, Reader]:
                 if reader.recognize(path) is not None:
                     claims[name] = reader
         except UserError as error:
-            note_ignored(f"{error.message}; it is left out")
+            note_ignored(f"{error.message}; it is skipped")
     if len(claims) > 1:
         raise UserError(f"{path} is recognized by {len(claims)} readers: {', '.join(claims)}", hint="Uninstall one.")
     if claims:
@@ -185,7 +185,7 @@ def find_reader(path: Path) -> tuple[str, Reader]:
 
 
 def open_runs(paths: Sequence[Path], columns: Columns | None = None) -> RunSource:
-    """What these paths hold, by the one reader that recognizes them.
+    """Open the runs in these paths with the reader that recognizes them.
 
     source = open_runs([Path("results.csv")])
     traces = source.traces(source.metrics())
@@ -193,9 +193,7 @@ def open_runs(paths: Sequence[Path], columns: Columns | None = None) -> RunSourc
     readers = {path: find_reader(path) for path in paths}
     names = list(dict.fromkeys(name for name, _ in readers.values()))
     if len(names) > 1:
-        raise UserError(
-            f"the files are of different kinds, for the readers {' and '.join(names)}", hint="Give files of one kind."
-        )
+        raise UserError(f"the files need different readers: {' and '.join(names)}", hint="Pass files of one kind.")
     name, reader = next(iter(readers.values()))
     with blame_plugin(READERS, name):
         try:
@@ -205,11 +203,11 @@ def open_runs(paths: Sequence[Path], columns: Columns | None = None) -> RunSourc
 
 
 class _Unfit(ValueError):
-    """A reader gave something that is not a run."""
+    """A reader returned something that is not a valid run."""
 
 
 class ImportedRuns:
-    """Runs that were read whole. A column that a person names is a key of the runs' configuration."""
+    """Runs that were loaded completely. A column that the user names is a key of the runs' configuration."""
 
     def __init__(self, label: str, runs: Sequence[ImportedRun], columns: Columns) -> None:
         if not runs:
@@ -225,7 +223,7 @@ class ImportedRuns:
         given = {each.name: getattr(columns, each.name) for each in fields(columns)}
         known = sorted({str(key) for run in self._runs for key in run.config})
         problems = [
-            f"--{role}-column is for tables; {self.label} has the {role} in a place of its own"
+            f"--{role}-column applies to tables only; {self.label} stores the {role} separately"
             for role, name in given.items()
             if name is not None and role not in OF_CONFIGURATION and name != IGNORE
         ] + [
@@ -277,7 +275,7 @@ class ImportedRuns:
         )
 
     def _of(self, run: ImportedRun, role: str) -> Any:
-        """What a run says about itself, or the key of its configuration that a person named."""
+        """Return a role's value: the run's own attribute, or the configuration key that the user named."""
         name = getattr(self._columns, role)
         value = getattr(run, role) if name is None else run.config.get(name)
         why = None if value is None else refuse_shape(value, bools=role != "seed")
@@ -287,16 +285,16 @@ class ImportedRuns:
 
 
 def _checked(run: ImportedRun) -> ImportedRun:
-    """What a reader gave is looked at before it is used: a mistake in it would be a wrong verdict."""
+    """Validate the result of a reader before it is used: an error in it would lead to a wrong verdict."""
     import numpy as np
 
     if not isinstance(run, ImportedRun):
-        raise _Unfit(f"gave a {type(run).__name__} where an ImportedRun belongs")
+        raise _Unfit(f"returned a {type(run).__name__} instead of an ImportedRun")
     if run.status not in {status.value for status in Status}:
-        raise _Unfit(f"gave run {run.id} an unknown status, {run.status!r}")
+        raise _Unfit(f"returned run {run.id} with an unknown status, {run.status!r}")
     for metric, (steps, values) in run.series.items():
         if len(steps) != len(values):
-            raise _Unfit(f"gave run {run.id} {len(steps)} steps and {len(values)} values of {metric}")
+            raise _Unfit(f"returned run {run.id} with {len(steps)} steps and {len(values)} values of {metric}")
         if not np.isfinite(np.asarray(steps, dtype=np.float64)).all():
-            raise _Unfit(f"gave run {run.id} a step of {metric} that is not a number")
+            raise _Unfit(f"returned run {run.id} with a step of {metric} that is not a finite number")
     return run

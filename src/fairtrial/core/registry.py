@@ -1,4 +1,4 @@
-"""Recipes by name: built in, of another package, or simply a file (`./my_recipe.py`), with their optional parts."""
+"""Recipes by name: built in, from another package, or a file (`./my_recipe.py`), with their optional parts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LoadedRecipe:
 
     @property
     def metric(self) -> Metric | None:
-        """What the recipe is judged by; None where only the person knows, as with a program of theirs."""
+        """The metric that the recipe is judged by; None if only the user knows it, as with a user's own program."""
         metric: Metric | None = self.module.METRIC
         return metric
 
@@ -58,7 +58,7 @@ class LoadedRecipe:
 
     @property
     def example(self) -> Mapping[str, Any]:
-        """Variants, and options where they are needed, that a study file may start from."""
+        """Example variants, and options if they are required, for a new study file."""
         example: Mapping[str, Any] = getattr(self.module, "EXAMPLE", {"variants": {"control": {}, "candidate": {}}})
         return example
 
@@ -77,18 +77,18 @@ class LoadedRecipe:
         return needs
 
     def check(self, options: Options) -> None:
-        """Refuse, before anything is started, what only the recipe can know to be impossible."""
+        """Let the recipe reject invalid options before any run starts."""
         check: Callable[[Options], None] = getattr(self.module, "check", lambda _: None)
         check(options)
 
     def evaluates(self, options: Options) -> Sequence[str] | None:
-        """The quantities that an evaluation gives, without their split; None where the recipe does not declare them."""
+        """Return the quantities of an evaluation, without their split; None if the recipe does not declare them."""
         find = getattr(self.module, "evaluates", None)
         evaluates: Sequence[str] | None = find(options) if find else None
         return evaluates
 
     def step_size(self, options: Options) -> StepSize | None:
-        """What one training step works through; None where the recipe does not say."""
+        """Return what one training step processes; None if the recipe does not declare it."""
         find = getattr(self.module, "step_size", None)
         step_size: StepSize | None = find(options) if find else None
         return step_size
@@ -99,24 +99,24 @@ class LoadedRecipe:
 
     @property
     def components(self) -> Mapping[str, Mapping[str, Any]]:
-        """What can be taken away from a model of this recipe: name → the option values that do so."""
+        """Components that can be removed from a model of this recipe: name → the option values that remove it."""
         components: Mapping[str, Mapping[str, Any]] = getattr(self.module, "COMPONENTS", {})
         return components
 
     def fresh_report(self, options: Options, number: int) -> Mapping[str, Any] | None:
-        """Option values that give a run report data which no other run has seen; None where there are no more."""
+        """Return option values that select report data which no other run has used; None if no data are left."""
         find = getattr(self.module, "fresh_report", None)
         fresh_report: Mapping[str, Any] | None = find(options, number) if find else None
         return fresh_report
 
     def references(self, options: Options) -> References | None:
-        """What scores of these options can be held against; None where nothing is known."""
+        """Return the reference scores for these options; None if they are unknown."""
         find = getattr(self.module, "references", None)
         references: References | None = find(options) if find else None
         return references
 
     def stack_key(self, options: Options) -> str | None:
-        """Runs of one key may share a stack; None is made alone."""
+        """Return the key of runs that may share a stack; None if the run cannot be stacked."""
         find = getattr(self.module, "stack_key", None)
         key: str | None = find(options) if find else None
         return key
@@ -131,7 +131,7 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(word: str, *, file: str | None = None) -> LoadedRecipe:
-    """The recipe that a person named: built in, of another package, or a file of their own."""
+    """Load a recipe by name or file: built in, from another package, or the user's own file."""
     if file or word.endswith(".py"):
         return _load_file(Path(file or word))
     if word not in plugin_names(RECIPES):
@@ -145,7 +145,7 @@ def load_recipe(word: str, *, file: str | None = None) -> LoadedRecipe:
 
 
 def require_packages(what: str, packages: Sequence[str], extra: str | None) -> None:
-    """Refuse what needs packages that are not installed, before anything is launched."""
+    """Raise MissingExtra if required packages are not installed, before any run is launched."""
     missing = missing_packages(packages)
     if missing:
         raise MissingExtra(
@@ -165,7 +165,7 @@ def missing_packages(packages: Sequence[str]) -> list[str]:
 def _is_installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # what it would be part of is missing
+    except ModuleNotFoundError:  # the parent package is missing
         return False
 
 
@@ -189,9 +189,9 @@ def _load_file(path: Path) -> LoadedRecipe:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
-        sys.path.insert(0, str(path.parent))  # a recipe may have modules of its own beside it
+        sys.path.insert(0, str(path.parent))  # a recipe may import modules from its own directory
         try:
-            with contextlib.redirect_stdout(sys.stderr):  # standard output is for one document
+            with contextlib.redirect_stdout(sys.stderr):  # stdout is reserved for the command's result
                 spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
             del sys.modules[name]
@@ -202,17 +202,20 @@ def _load_file(path: Path) -> LoadedRecipe:
 
 
 def _refuse_file_of_others(path: Path) -> None:
-    """A recorded run names its recipe file. In the mirror of a shared store others have written both."""
+    """Reject a recipe file in the mirror of a shared store.
+
+    A recorded run names its recipe file, and in a mirror other users wrote both, so loading it would run their code.
+    """
     for folder in path.resolve().parents:
         if StorePaths(folder).mirror.exists():
             raise UserError(
-                f"recipe file {path} lies in the mirror of a shared store, from which no code is run",
-                hint="Copy it to a folder of your own, look at it, and use it there.",
+                f"recipe file {path} is in the mirror of a shared store; Fairtrial does not run code from there",
+                hint="Copy it to a directory of your own, review it, and use that copy.",
             )
 
 
 def _checked(recipe: LoadedRecipe) -> LoadedRecipe:
-    """A module that is no recipe is refused with everything that it lacks."""
+    """Return the recipe; raise an error that lists everything that is missing if the module is not a recipe."""
     module = recipe.module
     missing = [name for name in ("SUMMARY", "REQUIRES", "METRIC", "Options") if not hasattr(module, name)]
     if not (hasattr(module, "build") or hasattr(module, "execute")):
@@ -223,7 +226,7 @@ def _checked(recipe: LoadedRecipe) -> LoadedRecipe:
             hint="docs/recipes.md shows a complete recipe.",
         )
     if isinstance(module.REQUIRES, str):
-        raise UserError(f"'{recipe.name}' is not a recipe: REQUIRES must be a list of names, not one text")
+        raise UserError(f"'{recipe.name}' is not a recipe: REQUIRES must be a list of names, not a string")
     base = LoopOptions if hasattr(module, "build") else Options
     if not (isinstance(module.Options, type) and issubclass(module.Options, base)):
         raise UserError(f"'{recipe.name}' is not a recipe: its Options must derive from {base.__name__}")

@@ -1,7 +1,7 @@
-"""Opens files that somebody else may have put there: regular files only.
+"""Open files that another user may have created: regular files only.
 
 Reading a pipe waits for a writer that may never come, and a device such as `/dev/zero` never ends. Files of runs,
-studies and projects are therefore opened here, and nowhere else: `tests/test_architecture.py` keeps it so.
+studies and projects are therefore opened only here; `tests/test_architecture.py` enforces it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 
 
 def open_regular(path: str | Path) -> BufferedReader:
-    """A regular file, to be read. Raises an OSError for anything else, as `open` does for a folder."""
+    """Open a regular file for reading. Raises an OSError for anything else, as `open` does for a folder."""
     return os.fdopen(_descriptor(path), "rb")
 
 
 def open_unbuffered(path: str | Path) -> FileIO:
-    """The same for those who read large blocks, or only the end."""
+    """Open a regular file without buffering, to read large blocks or only the end."""
     return os.fdopen(_descriptor(path), "rb", buffering=0)
 
 
@@ -32,7 +32,7 @@ def _descriptor(path: str | Path) -> int:
 
 
 def irregular_kind(descriptor: int) -> str | None:
-    """What an open file is, where it is not a regular one."""
+    """Return a description of an open file that is not regular; None for a regular file."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return None

@@ -1,11 +1,12 @@
 """The metadata of a run as typed attributes: `metadata.timings.wall_s`.
 
-They are a dictionary too, with the keys of `metadata.json` in the order of the file. What is written back is therefore
-what was read, keys of other versions included; `run.metadata["seed"]` and `json.dumps(run.metadata)` work. Fairtrial's
-own code uses attributes only, which a type checker knows (`tests/test_architecture.py`).
+The metadata are also a dictionary, with the keys of `metadata.json` in the order of the file. Writing them back
+therefore keeps everything that was read, including keys of other versions; `run.metadata["seed"]` and
+`json.dumps(run.metadata)` work. Fairtrial's own code uses only attributes, so that a type checker can verify it
+(`tests/test_architecture.py`).
 
-Nothing is checked here: `record/metadata.py` decides whether a file describes a run, and `core/metadata_schema.py` is
-the complete schema, which takes too long to import for those who list runs. A test holds the two to the same keys.
+This module does not validate: `record/metadata.py` decides whether a file describes a run. `core/metadata_schema.py` is
+the complete schema, which is too slow to import for listing runs. A test checks that both have the same keys.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ Json = dict[str, Any]
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class JsonRecord(dict[str, Any]):
-    """A JSON object whose annotated keys are attributes. One with a default may be missing in the object.
+    """A JSON object whose annotated keys are attributes. A key with a default may be missing in the object.
 
-    To a type checker its subclasses are frozen dataclasses: `RunTimings(created=…, ended=None, …)` makes one of its
-    keys, in this order. `of` takes an object as it was read, `replace` makes a changed copy.
+    To a type checker, subclasses are frozen dataclasses: `RunTimings(created=…, ended=None, …)` creates an object with
+    these keys, in this order. `of` wraps an object as it was read, `replace` returns a changed copy.
     """
 
     __slots__ = ()
@@ -44,19 +45,19 @@ class JsonRecord(dict[str, Any]):
         return cls(document)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with other values. Keys keep their places; those that were missing follow at the end."""
+        """Return a copy with changed values. Existing keys keep their order; new keys are added at the end."""
         if unknown := changes.keys() - self.known_keys:
             raise TypeError(f"{type(self).__name__} has no key {min(unknown)!r}")
         return self.of({**self, **changes})
 
 
 _RECORDS: dict[str, type[JsonRecord]] = {}
-"""By name, as it stands in an annotation: evaluating annotations would take longer than all else here."""
+"""Record classes by the name used in annotations; evaluating the annotations would slow down the import."""
 _REQUIRED = object()
 
 
 def _reader(name: str, record: type[JsonRecord] | None, default: Any) -> Callable[[Json], Any]:
-    """What reads one key. Plain ones are read by C code, since ten thousand runs are listed in less than a second."""
+    """Return a getter for one key. Plain keys use C code, so that ten thousand runs can be listed within a second."""
     if record is None:
         return itemgetter(name) if default is _REQUIRED else lambda document: document.get(name, default)
 
@@ -68,7 +69,7 @@ def _reader(name: str, record: type[JsonRecord] | None, default: Any) -> Callabl
 
 
 class RunData(JsonRecord):
-    """The data set that a run learned from, known by its content."""
+    """The data set that a run was trained on, identified by a hash of its content."""
 
     __slots__ = ()
 
@@ -77,7 +78,7 @@ class RunData(JsonRecord):
 
 
 class RunLineage(JsonRecord):
-    """Where a run comes from. Recipes add keys for what they build on."""
+    """Origin of a run. Recipes add keys for what they depend on."""
 
     __slots__ = ()
 
@@ -88,7 +89,7 @@ class RunLineage(JsonRecord):
 
 
 class RunEnvironment(JsonRecord):
-    """The commit, the versions and the machine. None where it could not be found out."""
+    """The commit, the versions and the machine. None if unknown."""
 
     __slots__ = ()
 
@@ -125,7 +126,7 @@ class RunTimings(JsonRecord):
 
 
 class RunResources(JsonRecord):
-    """What a run used. None where it could not be measured."""
+    """Resources that a run used. None if they could not be measured."""
 
     __slots__ = ()
 
@@ -141,9 +142,9 @@ class RunResources(JsonRecord):
 
 
 class RunMetadata(JsonRecord):
-    """One run: what it was meant to be, how it stands, where it happened and what it used.
+    """One run: its specification, status, environment and resources.
 
-    `docs/schemas/metadata-1.json` describes each key. A damaged run that its folder does not name has no seed (None).
+    `docs/schemas/metadata-1.json` describes each key. The seed of a damaged run is None if its folder name lacks it.
     """
 
     __slots__ = ()

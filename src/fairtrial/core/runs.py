@@ -1,4 +1,4 @@
-"""A run that happened, as everyone but its own job sees it: immutable, and read from its directory."""
+"""A recorded run: immutable, read from its directory."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.core.run_metadata import RunMetadata
 
 EXIT_CLAIMED = 75
-"""Exit status of a job that found its cell taken by another launcher."""
+"""Exit status of a job whose cell is already claimed by another launcher."""
 EVALUATION = "evaluation"
-"""The event by which a run remembers that one of its checkpoints was evaluated again."""
+"""The event that records that one of the run's checkpoints was re-evaluated."""
 
 
 class Status(StrEnum):
-    """Where a run stands.
+    """The status of a run.
 
-    `interrupted` covers Ctrl-C, kills, time-outs and lost machines: it is run again and resumes.
-    `diverged` is a result. `failed` is run again only on request. `damaged` is never written: readers give it to a run
-    whose files are not what was recorded.
+    `interrupted` covers Ctrl-C, kills, timeouts and lost machines: the next launch resumes such a run.
+    `diverged` is a result. `failed` runs are repeated only on request. `damaged` is never written: readers assign it to
+    a run whose files differ from what was recorded.
     """
 
     RUNNING = "running"
@@ -39,7 +39,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Run:
-    """One run directory, read once. `status` is what is true now, not only what was last written."""
+    """One run directory, read once. `status` is the actual status, which may differ from the last written one."""
 
     path: Path
     metadata: RunMetadata
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def seed(self) -> int:
-        """Of a damaged run whose folder does not name it, the metadata have null; such a run is never scored."""
+        """The seed; 0 for a damaged run whose seed is unknown. Such a run is never scored."""
         return self.metadata.seed or 0
 
     @property
@@ -77,7 +77,7 @@ class Run:
     @property
     def reason(self) -> str | None:
         if self.metadata.reason is None and self.status is Status.INTERRUPTED:
-            return "its process ended without a word (killed, or the machine stopped)"
+            return "its process exited without reporting a status (killed, or the machine stopped)"
         return self.metadata.reason
 
     @property
@@ -88,7 +88,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one attempt at a cell ended, as the job tells its launcher."""
+    """How one attempt at a cell ended, as the job reports it to its launcher."""
 
     status: Status
     reason: str | None = None
@@ -109,7 +109,7 @@ class Outcome:
 
 
 def headline(metric: str | None, final: Mapping[str, Any]) -> str | None:
-    """The metric to show for a run: its own, or the likeliest among those that a foreign program logged."""
+    """Return the metric to show for a run: its own, or the most likely one among those that a user's program logged."""
     if metric is not None:
         return metric
     for prefix in ("report_", "test", "eval_", "val"):

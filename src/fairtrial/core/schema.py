@@ -1,7 +1,7 @@
-"""Numbers of the file formats, and the steps from an old one to the next.
+"""Schema numbers of the file formats, and upgrades from old schemas.
 
-A file says which schema it was written with. Readers call `upgrade`; when a format changes, add
-`upgrade_1_to_2` to the list and keep one file of the old kind in the tests.
+A file contains the number of its schema. Readers call `upgrade`. When a format changes, add
+`upgrade_1_to_2` to `UPGRADES` and keep one file with the old schema in the tests.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 def upgrade(document: dict[str, Any], *, where: str) -> dict[str, Any]:
-    """Bring metadata of any known schema to the current one."""
+    """Upgrade metadata of any known schema to the current one."""
     version = document.get("schema")
     if not isinstance(version, int) or version < 1:
         raise StoreError(f"{where} has no schema number", hint="Is this a run directory of Fairtrial?")
     if version > METADATA_SCHEMA:
         raise StoreError(
-            f"{where} was written by a newer Fairtrial (schema {version}, this one knows {METADATA_SCHEMA})",
+            f"{where} was written by a newer Fairtrial (schema {version}; this version supports {METADATA_SCHEMA})",
             hint="Upgrade Fairtrial to read it.",
         )
     while version < METADATA_SCHEMA:

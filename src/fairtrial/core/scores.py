@@ -1,4 +1,4 @@
-"""Scores that can be compared across tasks: 0 is a random policy, `scale` is a person."""
+"""Normalized scores that are comparable across tasks: 0 is a random policy, `scale` is human performance."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ SCALE = 100.0
 
 
 class BenchmarkSettings(BaseModel):
-    """The `benchmark:` mapping of a study or of options: what scores are held against, and what selects."""
+    """The `benchmark:` mapping of a study or of options: reference scores, and the metric for the best checkpoint."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    random_score: float | None = Field(None, description="Score of a random policy: normalized, 0.")
-    human_score: float | None = Field(None, description="Score of a person: normalized, the scale.")
-    scale: float = Field(SCALE, description="What a person's score becomes.", gt=0)
-    best_metric: str | None = Field(None, description="Metric that judges the best checkpoint.")
-    best_metric_mode: Literal["max", "min"] | None = Field(None, description="Whether more or less of it is better.")
+    random_score: float | None = Field(None, description="Score of a random policy; its normalized score is 0.")
+    human_score: float | None = Field(None, description="Score of a human; its normalized score is the scale.")
+    scale: float = Field(SCALE, description="Normalized score of a human.", gt=0)
+    best_metric: str | None = Field(None, description="Metric that selects the best checkpoint.")
+    best_metric_mode: Literal["max", "min"] | None = Field(None, description="Whether high or low values are better.")
 
     @model_validator(mode="after")
     def _references_are_two(self) -> BenchmarkSettings:
         given = {"random_score": self.random_score, "human_score": self.human_score}
         missing = [name for name, value in given.items() if value is None]
         if len(missing) == 1:
-            raise ValueError(f"{missing[0]} is missing: scores are normalized by both references")
+            raise ValueError(f"{missing[0]} is missing: normalization needs both reference scores")
         if self.random_score is not None and self.random_score == self.human_score:
-            raise ValueError(f"human_score: must differ from random_score, and both are {self.human_score:g}")
+            raise ValueError(f"human_score: must differ from random_score, but both are {self.human_score:g}")
         return self
 
     @property
@@ -47,7 +47,7 @@ class BenchmarkSettings(BaseModel):
 
 @dataclass(frozen=True)
 class References:
-    """Two scores that span a scale, and where they come from."""
+    """The two reference scores that define the normalized scale, and their origin."""
 
     random: float
     human: float
@@ -58,7 +58,7 @@ class References:
         return (score - self.random) / (self.human - self.random) * self.scale
 
     def carry_over(self, estimate: Estimate) -> Estimate:
-        """The same finding on the normalized scale: a straight line takes intervals along."""
+        """Return the estimate on the normalized scale; the map is linear, so it applies to the interval too."""
         value, *ends = (
             None if x is None else self.normalized(x) for x in (estimate.value, estimate.low, estimate.high)
         )
@@ -73,7 +73,7 @@ class References:
 
 @dataclass(frozen=True)
 class Scoring:
-    """Adds the normalized score to what an evaluation found of `quantity`."""
+    """Computes the normalized score from an evaluation's value of `quantity`."""
 
     quantity: str
     references: References
@@ -85,7 +85,7 @@ class Scoring:
 
 BOUND = "bound"
 Z = 1.6448536269514722
-"""Of the 95 % quantile: a bound that holds on one side."""
+"""The 95 % quantile of the normal distribution, for a one-sided bound."""
 
 
 def bound_name(metric: str) -> str:
@@ -93,7 +93,7 @@ def bound_name(metric: str) -> str:
 
 
 def confidence_bound(episodes: Sequence[float], mode: str) -> float:
-    """The mean of what single episodes gave, less (or, where low is good, plus) what luck may account for."""
+    """Return the one-sided 95 % confidence bound of the mean over episodes: lower for `max`, upper for `min`."""
     n = len(episodes)
     if n < 2:
         raise InvalidOptions("best_rule: a bound needs at least two episodes per evaluation")
@@ -102,7 +102,7 @@ def confidence_bound(episodes: Sequence[float], mode: str) -> float:
 
 
 def one_option(values: Any) -> Any:
-    """`best_metric` may be given by itself or in the mapping, which is one and the same; differently is an error."""
+    """Copy `best_metric` and its mode from the `benchmark` mapping to the options; conflicting values are an error."""
     mapping = values.get("benchmark") if isinstance(values, Mapping) else None
     if not isinstance(mapping, Mapping):
         return values
@@ -110,7 +110,7 @@ def one_option(values: Any) -> Any:
     for own, named in (("best_metric", "best_metric"), ("best_mode", "best_metric_mode")):
         inside, outside = mapping.get(named), values.get(own)
         if inside is not None and outside is not None and inside != outside:
-            raise ValueError(f"{own}: given as '{outside}' and, in benchmark, as '{inside}'")
+            raise ValueError(f"{own}: set to '{outside}', but to '{inside}' in benchmark")
         if inside is not None:
             merged[own] = inside
     return merged

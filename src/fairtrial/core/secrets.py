@@ -1,13 +1,13 @@
-"""Secrets stay out of every file: recognizes credentials, moves them into the environment, and finds them in files.
+"""Keep secrets out of files: recognize credentials, move them to environment variables, and find them in files.
 
-A credential that stands in an option, such as `--token ghp_…` in the arguments of `command`, is recorded as
-`{env:FAIRTRIAL_SECRET_TOKEN}`, and its value is put into that environment variable of this process. Jobs inherit the
-variable and fill it in when they start the program. The value is not part of a fingerprint, so that a new token does
-not make another run. A person may also write `{env:NAME}`: then the value never was on the command line.
+A credential in an option, such as `--token ghp_…` in the arguments of `command`, is recorded as
+`{env:FAIRTRIAL_SECRET_TOKEN}`, and its value is stored in that environment variable of this process. Jobs inherit the
+variable and insert its value when they start the program. The value is not part of a fingerprint, so a new token does
+not create a different run. Users may also write `{env:NAME}` to keep the value off the command line.
 
-A value counts as a secret if it has the format of a well-known credential, if its name says so (`password`, `api_key`,
-`--auth-token`), if it was named with `--secret`, or if it is the value of an environment variable with such a name.
-Hashes, commits, paths and ordinary numbers have none of these.
+A value counts as a secret if it has the format of a well-known credential, if it has a secret name (`password`,
+`api_key`, `--auth-token`), if it was named with `--secret`, or if it is the value of an environment variable with such
+a name. Hashes, commits, paths and ordinary numbers do not match.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ from typing import Any, BinaryIO
 from fairtrial.core.errors import Interrupted, UserError, unknown
 
 PREFIX = "FAIRTRIAL_SECRET_"
-"""Of the variables that hold what was taken out of options."""
+"""Prefix of the environment variables that hold values removed from options."""
 REFERENCE = re.compile(r"(?<!\{)\{env:([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
 REDACTED = "(redacted)"
 SHORTEST_KNOWN = 8
-"""The value of a variable is looked for in options only if it is at least this long."""
+"""Minimum length in characters for the value of an environment variable to be searched for in options."""
 
 
-# What a credential looks like
+# Formats of credentials
 
 _STRONG = (
     "password", "passwd", "passphrase", "api_key", "apikey", "secret_key", "access_key", "private_key",
     "client_secret", "auth_token", "access_token", "api_token",
 )  # fmt: skip
-"""What has such a name is secret, whatever it is."""
+"""Values with such a name are always secret."""
 _WEAK = ("token", "secret", "credential", "credentials", "pwd")
-"""What has such a name is secret only if it looks like one: language models have tokens, too."""
+"""Values with such a name are secret only if they look like a credential: language models have tokens, too."""
 
 _EDGE = r"(?<![A-Za-z0-9])"
 _QUOTE = r"\\?[\"']"
 _SIGN = r"[A-Za-z0-9/+_=-]"
 _END = r"(?![A-Za-z0-9(.\[])"
 _NO_NAME = r"(?!(?i:(?:[a-z0-9]+[_.-])+(?:token|key|key_?id|secret|password))(?![A-Za-z0-9_.-]))"
-"""`token=entity2_token` names another thing that has a token."""
+"""Excludes values that are themselves names, as in `token=entity2_token`."""
 _ANY = (
     _NO_NAME
     + r"(?![A-Z_]+(?:[\s\"'\\,;)]|$))(?!(?i:none|null|true|false)\b)[^\s\"'\\{}<>$*/~.()\[\],;-][^\s\"'\\{}<>$*]{3,}"
 )
-"""A value whose name says that it is secret; paths, placeholders and words such as PASSWORD are none."""
+"""The value of a secret name; excludes paths, placeholders and words such as PASSWORD."""
 
 
 def _mixed(least: int) -> str:
-    """Letters and digits together, at least so many; not a path."""
+    """Return a pattern of at least `least` characters with both letters and digits, not a path."""
     return rf"{_NO_NAME}(?![/~.])(?={_SIGN}*[0-9])(?={_SIGN}*[A-Za-z]){_SIGN}{{{least},}}"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """The format of one kind of credential. Every match begins with one of `hints`, which are found quickly.
+    """The format of one kind of credential. Every match begins with one of `hints`, which are fast to search for.
 
-    Where the pattern has a group, the group is the secret; otherwise the whole match is.
+    If the pattern has a group, the group is the secret; otherwise the whole match is.
     """
 
     name: str
@@ -118,7 +118,7 @@ _STEMS = (
     (b"credential", re.compile(rb"credentials?"), None),
     (b"pwd", re.compile(rb"pwd"), None),
 )
-"""How the names above are found: by a part that all of them have, the rest of the name, and what comes before it."""
+"""How secret names are found: a common stem, the pattern of the name from the stem on, and the pattern before it."""
 _WEAK_STEMS = (b"token", b"secret", b"credential", b"pwd")
 _NAMED = {
     strong: re.compile(
@@ -130,21 +130,21 @@ _NAMED = {
     )
     for strong in (True, False)
 }
-"""What follows a name: a sign of assignment and the value."""
+"""What follows a name: an assignment operator and the value."""
 _AFTER_FLAG = {
     strong: re.compile(rf"(?:{_QUOTE}\s*,\s*{_QUOTE}|[ =])({_ANY if strong else _mixed(8) + _END})".encode())
     for strong in (True, False)
 }
-"""What follows a flag, in one text or as the next member of a list."""
+"""What follows a flag, in one string or as the next item of a list."""
 _FLAG = re.compile(rb"--(?:[A-Za-z0-9]+[_-])*$")
 _LONGEST_FLAG = 64
 LONGEST_SECRET = 8192
-"""Longer ones, such as large private keys, are known by how they begin."""
+"""Maximum length in bytes; longer secrets, such as large private keys, are recognized by their beginning."""
 
 
 @dataclass(frozen=True)
 class CredentialMatch:
-    """A credential in some content: its kind and where it stands."""
+    """A credential in some content: its kind and its position."""
 
     kind: str
     start: int
@@ -152,14 +152,14 @@ class CredentialMatch:
 
 
 def find_secrets(content: bytes) -> list[CredentialMatch]:
-    """Every credential in the content, in order, none within another."""
+    """Return every credential in the content, in order and without overlaps."""
     credential_matches = []
     for kind in FORMATS:
         for hint in kind.hints:
             for at in _places(content, hint):
                 if match := kind.pattern.match(content, at):
                     credential_matches.append(_credential_match(kind.name, match))
-    if b"\0" not in content:  # names mean nothing in the content of a checkpoint or a picture
+    if b"\0" not in content:  # names have no meaning in binary files such as checkpoints or images
         credential_matches += _find_named(content, content.lower())
     credential_matches.sort(key=lambda each: (each.start, -each.end))
     apart: list[CredentialMatch] = []
@@ -182,7 +182,7 @@ def _credential_match(kind: str, match: re.Match[bytes]) -> CredentialMatch:
 
 
 def _find_named(content: bytes, lower: bytes) -> Iterator[CredentialMatch]:
-    """What a header or a name calls secret. Names are found in any case."""
+    """Yield values that a header or a name marks as secret. Names match in upper and lower case."""
     for hint, pattern in _HEADERS:
         for at in _places(lower, hint):
             if match := pattern.match(content, at):
@@ -208,7 +208,7 @@ BLOCK = 1 << 20
 
 
 def scan(file: BinaryIO) -> Iterator[tuple[int, CredentialMatch, bytes]]:
-    """Every credential in a file of any size, read in blocks: its line, where it stands, and its bytes."""
+    """Yield every credential in a file of any size, read in blocks: its line number, its position, and its bytes."""
     kept, offset, line, from_here = b"", 0, 1, 0
     while True:
         block = file.read(BLOCK)
@@ -216,7 +216,7 @@ def scan(file: BinaryIO) -> Iterator[tuple[int, CredentialMatch, bytes]]:
         safe = max(0, len(content) - LONGEST_SECRET) if block else len(content)
         for each in find_secrets(content):
             if block and each.start >= safe:
-                break  # it may go on in the next block, which begins before it
+                break  # it may continue in the next block, which starts before it
             if offset + each.start >= from_here:
                 place = CredentialMatch(each.kind, offset + each.start, offset + each.end)
                 from_here = place.end
@@ -224,19 +224,19 @@ def scan(file: BinaryIO) -> Iterator[tuple[int, CredentialMatch, bytes]]:
         if not block:
             return
         from_here = max(from_here, offset + safe)
-        cut = max(0, safe - _LONGEST_FLAG)  # what stands before a name decides about it
+        cut = max(0, safe - _LONGEST_FLAG)  # keep the text before a name, because it determines the match
         line += content.count(b"\n", 0, cut)
         kept, offset = content[cut:], offset + cut
 
 
 def masked(kind: str, secret: bytes) -> str:
-    """What may be shown of a secret: how its format begins, and nothing of what a person chose."""
+    """Return the part of a secret that may be shown: the prefix of its format, but nothing that a user chose."""
     chosen = kind in ("signed-url", "url-password", NAMED, HEADER)
     return "…" if chosen else secret[:4].decode(errors="replace") + "…"
 
 
 def names_secret(name: str, value: str) -> bool:
-    """Whether an option of this name with this value is secret because of its name."""
+    """Return whether an option with this name and value is secret because of its name."""
     plain = name.lstrip("-").lower().replace("-", "_")
     value = value.strip()
     if not value or value.lower() in ("none", "null", "true", "false") or value.startswith(("/", "./", "~/")):
@@ -249,30 +249,30 @@ def names_secret(name: str, value: str) -> bool:
 
 
 def _may_be_secret(name: str) -> bool:
-    """Whether there are values that make an option of this name secret."""
+    """Return whether an option with this name is secret for some values."""
     return names_secret(name, "x1234567")
 
 
-# Taking secrets out of options
+# Removing secrets from options
 
 
 _taken: dict[str, str] = {}
-"""Values that this process took out of options, or filled into arguments, by the variable that holds them."""
+"""Values that this process removed from options or inserted into arguments, by environment variable."""
 
 
 @dataclass
 class Concealer:
-    """Replaces secrets in options by references to the environment, and puts their values there.
+    """Replaces secrets in options by references to environment variables, and stores their values there.
 
-    `declared` are names that a person called secret: of an option, a placeholder, a flag of the program, or a variable.
+    `declared` are names that the user declared secret: of options, placeholders, flags of the program, or variables.
     """
 
     declared: Iterable[str] = ()
     environment: MutableMapping[str, str] = field(default_factory=lambda: os.environ)
     values: dict[str, str] = field(default_factory=dict)
-    """What was taken out, by variable."""
+    """Removed values, by environment variable."""
     seen: set[str] = field(default_factory=set)
-    """All names that occurred, so that a misspelled one can be told."""
+    """All names that occurred, so that a misspelled declared name can be reported."""
 
     def __post_init__(self) -> None:
         self._declared = {_plain(name) for name in self.declared}
@@ -287,13 +287,13 @@ class Concealer:
         }
 
     def mapping(self, values: Mapping[Any, Any], where: str = "") -> dict[Any, Any]:
-        """Options by name. Values in nested mappings and lists are looked at, too."""
+        """Return options without secrets, including values in nested mappings and lists."""
         words = next((value for key, value in values.items() if key == "argv" and isinstance(value, list | tuple)), ())
         self._declared |= _names_after_flags(words)
         return {key: self._value(value, str(key), where) for key, value in values.items()}
 
     def words(self, words: Sequence[Any], where: str = "") -> list[Any]:
-        """Arguments of a program: what follows a flag such as --password is secret."""
+        """Return the arguments of a program without secrets; a value after a flag such as --password is secret."""
         done: list[Any] = []
         flag = ""
         for number, word in enumerate(words, 1):
@@ -315,7 +315,7 @@ class Concealer:
         return done
 
     def unknown_names(self, declared: Iterable[str]) -> list[str]:
-        """Declared names that are nowhere: neither an option, nor a flag, nor a variable."""
+        """Return declared names that match no option, flag or environment variable."""
         return [
             name
             for name in declared
@@ -341,7 +341,7 @@ class Concealer:
         return _plain(name) in self._declared or names_secret(name, value)
 
     def _text(self, text: str, name: str, where: str) -> str:
-        """Text with the credentials in it replaced, each by itself."""
+        """Return the text with each credential in it replaced by a reference."""
         for value, variable in self._known.items():
             if value in text:
                 text = text.replace(value, f"{{env:{variable}}}")
@@ -376,7 +376,7 @@ def _plain(name: str) -> str:
 
 
 def _names_after_flags(words: Sequence[Any]) -> set[str]:
-    """Placeholders that stand where a secret does, as in `--password {pw}`: their values are secret."""
+    """Return placeholders in the position of a secret, as in `--password {pw}`: their values are secret."""
     names = set()
     pairs = [(flag, word) for flag, word in itertools.pairwise(words) if str(flag).startswith("--")]
     pairs += [(str(word).partition("=")[0], str(word).partition("=")[2]) for word in words]
@@ -388,10 +388,10 @@ def _names_after_flags(words: Sequence[Any]) -> set[str]:
 
 
 def conceal_study(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a study without secrets, which are in the environment from now on."""
+    """Return the values of a study without secrets, and move the secrets to environment variables."""
     options, variants, declared = values.get("options"), values.get("variants"), values.get("secrets") or ()
     if not isinstance(declared, list | tuple) or not all(isinstance(name, str) for name in declared):
-        declared = ()  # the model of a study says what is wrong with it
+        declared = ()  # the Study model reports the error
     concealer = Concealer(declared)
     done = dict(values)
     if isinstance(options, Mapping):
@@ -411,7 +411,7 @@ def refuse_unknown(concealer: Concealer, declared: Iterable[str]) -> None:
 
 
 def conceal(values: Mapping[str, Any], declared: Iterable[str] = ()) -> dict[str, Any]:
-    """Option values without secrets, which are in the environment from now on."""
+    """Return option values without secrets, and move the secrets to environment variables."""
     concealer = Concealer(declared)
     done = concealer.mapping(values)
     try:
@@ -421,11 +421,11 @@ def conceal(values: Mapping[str, Any], declared: Iterable[str] = ()) -> dict[str
     return done
 
 
-# Filling them in again
+# Restoring secrets
 
 
 def references(value: Any) -> list[str]:
-    """The variables that some options refer to as {env:NAME}, in order."""
+    """Return the variables that options refer to as {env:NAME}, in order."""
     if isinstance(value, str):
         return REFERENCE.findall(value)
     if isinstance(value, Mapping):
@@ -436,12 +436,12 @@ def references(value: Any) -> list[str]:
 
 
 def redacted_names(value: Any) -> list[str]:
-    """What was taken out of some options, as a person knows it: `token` for FAIRTRIAL_SECRET_TOKEN."""
+    """Return the user-facing names of removed values: `token` for FAIRTRIAL_SECRET_TOKEN."""
     return [name.removeprefix(PREFIX).lower() for name in references(value) if name.startswith(PREFIX)]
 
 
 def require_variables(options: Iterable[Mapping[str, Any]], *, here: str = "") -> None:
-    """Refuse, before anything starts, options that refer to a variable which is not set."""
+    """Raise an error, before any run starts, if options refer to an environment variable that is not set."""
     missing = [name for name in references(list(options)) if name not in os.environ]
     if missing:
         raise UserError(*_missing(missing[0], here)[:1], hint=_missing(missing[0], here)[1])
@@ -452,13 +452,13 @@ def _missing(name: str, here: str) -> tuple[str, str]:
         what = name.removeprefix(PREFIX).lower()
         return (
             f"the secret '{what}' was not recorded, and the environment variable {name} is not set{here}",
-            f"Start it by the same command line as before, or set {name} to the value.",
+            f"Use the same command line as before, or set {name} to the value.",
         )
     return f"the environment variable {name} is not set{here}, which {{env:{name}}} needs", f"Set it: export {name}=…"
 
 
 def reveal(value: Any, *, here: str = "") -> Any:
-    """The same options with every {env:NAME} filled in. A variable that is missing in a job interrupts its run."""
+    """Return options with every {env:NAME} replaced by its value. A variable missing in a job interrupts its run."""
     if isinstance(value, str):
         return REFERENCE.sub(lambda match: _filled(match[1], here), value)
     if isinstance(value, Mapping):
@@ -477,11 +477,11 @@ def _filled(name: str, here: str) -> str:
     return value
 
 
-# What is written down as text
+# Redacting text
 
 
 def redact(text: str) -> str:
-    """Text without the secrets that this process has taken or filled in, and without anything that looks like one."""
+    """Return text without secrets: those that this process removed or inserted, and anything that looks like one."""
     for value in sorted(_taken.values(), key=len, reverse=True):
         if len(value) >= 4 and value in text:
             text = text.replace(value, REDACTED)
@@ -492,7 +492,7 @@ def redact(text: str) -> str:
 
 
 def redact_all(value: Any, redacted: Callable[[str], str] = redact) -> Any:
-    """The same document with `redact` applied to every text in it."""
+    """Return the document with `redact` applied to every string in it."""
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, Mapping):
@@ -503,17 +503,17 @@ def redact_all(value: Any, redacted: Callable[[str], str] = redact) -> Any:
 
 
 def redact_words(words: Sequence[str]) -> list[str]:
-    """A command line as it may be written down: secrets in it as {env:NAME}, as a run records them."""
+    """Return a command line that is safe to record: its secrets are replaced by {env:NAME}, as in a recorded run."""
     declared = [after for word, after in itertools.pairwise(words) if word == "--secret"]
     declared += [word.partition("=")[2] for word in words if word.startswith("--secret=")]
     concealer = Concealer(declared, environment=dict(os.environ))
-    concealer.mapping({"argv": list(words)})  # so that {pw} in --password {pw} is known before its value is met
+    concealer.mapping({"argv": list(words)})  # so that {pw} in --password {pw} is known before its value occurs
     done = concealer.words(words)
     return [redact(_without_values(word, concealer)) for word in done]
 
 
 def _without_values(word: str, concealer: Concealer) -> str:
-    """`base:lr=1,token=…` of --variant, and `token=…` of --values: settings that stand in one word."""
+    """Redact settings that are joined in one argument: `base:lr=1,token=…` of --variant, `token=…` of --values."""
     head, colon, rest = word.partition(":")
     head, rest = (head + colon, rest) if colon and "=" in rest and "=" not in head else ("", word)
     if "=" not in rest or rest.startswith("-"):
@@ -528,7 +528,7 @@ def _without_values(word: str, concealer: Concealer) -> str:
 
 
 def redact_command(command: str) -> str:
-    """A command line in one text, as it may be written down; as it is where it holds no secret."""
+    """Return a command line, given as one string, that is safe to record; unchanged if it contains no secret."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -538,7 +538,7 @@ def redact_command(command: str) -> str:
 
 
 def redact_config(config: Mapping[str, Any], declared: Iterable[str] = ()) -> tuple[dict[str, Any], list[str]]:
-    """The settings of a script as they may be recorded, and the names of what was left out."""
+    """Return the settings of a script that are safe to record, and the names of the redacted ones."""
     concealer = Concealer(declared, environment=dict(os.environ))
     done = concealer.mapping(config)
     try:

@@ -1,4 +1,4 @@
-"""What is to be run: a cell of a study, fully resolved, with a fingerprint of its content."""
+"""Run specifications: a fully resolved cell of a study, with a fingerprint of its content."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FIXED_SEEDS = (1072, 2043, 3014, 4085, 5156, 6227, 7298, 8369, 9440, 10511, 1158
 
 MOST_SEED = 2**63 - 1
 MOST_SEEDS = 10_000
-"""Seeds of one study: a slip of the pen must not become a list of a billion numbers."""
+"""Maximum number of seeds of one study, so that a typing error does not create a list of a billion numbers."""
 
 
 def seed_list(count: int) -> list[int]:
-    """The first `count` seeds. The list only ever grows at its end, so extending a study keeps its runs."""
+    """Return the first `count` seeds. Longer lists start with the shorter ones, so extending a study keeps its runs."""
     if count > MOST_SEEDS:
-        raise InvalidOptions(f"{count:,} seeds are more than {MOST_SEEDS:,}", hint="Ask for fewer.")
+        raise InvalidOptions(f"{count:,} seeds are more than {MOST_SEEDS:,}", hint="Use fewer seeds.")
     derived = (FIXED_SEEDS[-1] + 1071 * extra for extra in range(1, count - len(FIXED_SEEDS) + 1))
     return [*FIXED_SEEDS[:count], *derived]
 
@@ -33,9 +33,9 @@ CONFIRMING = 1_000_000
 
 
 def confirmation_seeds(count: int, used: Collection[int] = ()) -> list[int]:
-    """Seeds that had no part in choosing: what was selected on the usual ones is judged on these."""
+    """Return fresh seeds that were not used for selection, to judge a value that was selected on the usual seeds."""
     if count > MOST_SEEDS:
-        raise InvalidOptions(f"{count:,} seeds are more than {MOST_SEEDS:,}", hint="Ask for fewer.")
+        raise InvalidOptions(f"{count:,} seeds are more than {MOST_SEEDS:,}", hint="Use fewer seeds.")
     derived = (FIXED_SEEDS[-1] + 1071 * extra for extra in itertools.count(1))
     candidates = (CONFIRMING + seed for seed in itertools.chain(FIXED_SEEDS, derived))
     return list(itertools.islice((seed for seed in candidates if seed not in used), count))
@@ -45,21 +45,21 @@ SPLITS = ("train", "eval", "report", "report_best", "test", "val", "validation")
 
 
 def split_and_quantity(metric: str) -> tuple[str | None, str]:
-    """`eval` and `accuracy` of `eval_accuracy`; a name of a foreign program, such as `reward_mean`, has no split."""
+    """Split `eval_accuracy` into `eval` and `accuracy`. A name without a known prefix (`reward_mean`) has no split."""
     split = max((each for each in SPLITS if metric.startswith(f"{each}_")), key=len, default=None)
     return split, metric if split is None else metric.removeprefix(f"{split}_")
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A quantity and which way is good, by default by its name. `split_quantity` is its full name: `eval_accuracy`."""
+    """A quantity and its direction, by default inferred from its name. The full name adds a split: `eval_accuracy`."""
 
     quantity: str
     direction: str = ""
 
     def __post_init__(self) -> None:
         settled = settle(self.quantity, stated=self.direction or None)
-        object.__setattr__(self, "direction", settled.known(f'Give it: Metric("{self.quantity}", "max") or "min".'))
+        object.__setattr__(self, "direction", settled.known(f'Pass it: Metric("{self.quantity}", "max") or "min".'))
 
     def on(self, split: str) -> str:
         return f"{split}_{self.quantity}"
@@ -79,8 +79,8 @@ class Need:
 class RunSpec:
     """One execution of a recipe with fixed options and one seed.
 
-    `options` holds every resolved value. `identity` is the part of them that can change a number; only
-    that enters the fingerprint. `recipe_file` is set when the recipe is a file of the user's.
+    `options` contains every resolved value. `identity` is the subset that can change results; only this subset
+    enters the fingerprint. `recipe_file` is set if the recipe is a user's file.
     """
 
     recipe: str
@@ -103,7 +103,7 @@ class RunSpec:
 
     @property
     def fingerprint(self) -> str:
-        """Recipe, resolved options, seed and data. Code and environment are recorded beside it, not in it."""
+        """Hash of recipe, resolved options, seed and data. Code and environment are recorded separately."""
         return content_hash(
             {
                 "recipe": self.recipe,
@@ -136,10 +136,10 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be made: its spec, the store by path or URL, and its needs, each by name as (study, run id).
+    """A run to execute: its spec, the path or URL of the store, and its needs, by name as (study, run id).
 
-    `takeover_token` is the token of a claim on the run that is known to be lost, so that it may be taken over. Runs of
-    one `stack_key` may share a process; it is for the scheduler alone and is not sent along.
+    `takeover_token` is the token of a claim on the run whose holder is known to be lost, so that the claim may be
+    taken over. Runs with the same `stack_key` may share a process; only the scheduler uses it; it is not serialized.
     """
 
     spec: RunSpec
@@ -165,14 +165,14 @@ class Job:
 
 
 BASELINE = "variant:"
-"""How a covariate is spelled that is a variant, not a metric."""
+"""Prefix of a covariate that is a variant, not a metric."""
 
 
 def baseline_variant(adjust: str | None) -> str | None:
-    """The variant that differences are adjusted for; None where it is a metric, or nothing."""
+    """Return the variant that differences are adjusted for; None if `adjust` is a metric or None."""
     return adjust.removeprefix(BASELINE) if adjust is not None and adjust.startswith(BASELINE) else None
 
 
 def covariate_metric(adjust: str | None) -> str | None:
-    """The metric that differences are adjusted for; None where it is a variant, or nothing."""
+    """Return the metric that differences are adjusted for; None if `adjust` is a variant or None."""
     return None if adjust is None or adjust.startswith(BASELINE) else adjust

@@ -1,4 +1,4 @@
-"""The option that gives single random streams a seed of their own, so that they can be varied one by one."""
+"""The option that gives individual random streams their own seed, so that they can be varied separately."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ def _seed_of(what: str) -> Any:
 
 
 class StreamSeeds(BaseModel):
-    """The option `stream_seed`: root seeds of single streams. Streams without one follow the run's seed."""
+    """The option `stream_seed`: root seeds of individual streams. Streams without one use the run's seed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     init: int | None = _seed_of("initial weights")
     order: int | None = _seed_of("the order of training data")
-    subset: int | None = _seed_of("the subset that is trained on")
+    subset: int | None = _seed_of("the training subset")
     augment: int | None = _seed_of("augmentation")
     env: int | None = _seed_of("environments and actions")
     eval: int | None = _seed_of("evaluation episodes")
-    report: int | None = _seed_of("episodes that are reported on")
+    report: int | None = _seed_of("report episodes")
 
     @model_validator(mode="before")
     @classmethod
     def _from_one_word(cls, given: Any) -> Any:
-        """`init=0+order=0`, as a variant on the command line spells it."""
+        """Parse `init=0+order=0`, the form used in variants on the command line."""
         if not isinstance(given, str):
             return given
         parts = [part.partition("=") for part in given.split("+")]
@@ -42,5 +42,5 @@ class StreamSeeds(BaseModel):
 
     @model_serializer(mode="plain")
     def given(self) -> dict[str, int]:
-        """The seeds that were given."""
+        """Return the seeds that are set."""
         return {name: seed for name in STREAMS if (seed := getattr(self, name)) is not None}

@@ -1,10 +1,10 @@
-"""Named random streams: a run's root seed split by name, independent of the variant.
+"""Named random streams: derived from a run's root seed by name, independent of the variant.
 
-A stream is a pure function of (seed, name, index…). Nothing is consumed, so asking for one stream never
-moves another, a resumed run needs no saved generator for it, and two variants with the same seed share
-whatever they both ask for: the same initial weights, the same order of data, the same subset.
+A stream is a pure function of (seed, name, index…). It has no state, so using one stream never affects another, a
+resumed run needs no saved generator state, and two variants with the same seed share every stream that both use: the
+same initial weights, the same data order, the same subset.
 
-Single streams can have a root seed of their own (`core/stream_seeds.py`), so that they are varied one by one.
+Individual streams can have their own root seed (`core/stream_seeds.py`), so that they can be varied separately.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ STREAMS = ("init", "order", "subset", "augment", "env", "eval", "report")
 
 @dataclass(frozen=True)
 class Streams:
-    """The random streams of one run. `used` remembers which were asked for: what pairs of runs have shared."""
+    """The random streams of one run. `used` records which were used, to know which ones paired runs share."""
 
     root: int
     used: set[str] = field(default_factory=set, compare=False, repr=False)
     own: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """Root seeds of streams that do not follow the run's."""
+    """Root seeds of streams that do not use the run's seed."""
 
     def seed(self, name: str, *index: int | str) -> int:
-        """63 bits for the stream `name`, or for one numbered or named part of it."""
+        """Return a 63-bit seed for the stream `name`, or for one numbered or named part of it."""
         if name not in STREAMS:
-            raise ValueError(f"no stream named {name!r}; there are {', '.join(STREAMS)}")
+            raise ValueError(f"no stream named {name!r}; valid: {', '.join(STREAMS)}")
         self.used.add(name)
         label = "/".join(["fairtrial", str(self.own.get(name, self.root)), name, *map(str, index)])
         return int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big") >> 1

@@ -1,4 +1,7 @@
-"""One arm against a fixed value in one sentence; lost runs first, because a target has none to compare them with."""
+"""Describe one arm against a fixed target in one sentence.
+
+Lost runs come first, because a target has no lost runs to compare them with.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from fairtrial.core.verdict_text import REASONS, difference_words, p_words
 
 
 def target_sentence(comparison: Comparison) -> str:
-    """The verdict, by how much, and how sure. `found.target` is known."""
+    """Return the verdict, the size of the effect, and its certainty. `comparison.target` must not be None."""
     said = {Verdict.EQUIVALENT: _equivalent, Verdict.INCONCLUSIVE: _inconclusive}.get(comparison.verdict, _ordered)(
         comparison
     )
@@ -18,7 +21,7 @@ def target_sentence(comparison: Comparison) -> str:
 
 
 def failure_words(candidate: str, target: Target) -> str:
-    """What the losses of the arm say about its failure rate."""
+    """Return the number of lost runs of the arm and the upper bound of its failure rate."""
     if target.upper_loss_rate is None:
         return ""
     lost = f"{target.lost} of {target.runs}" if target.lost else f"none of {target.runs}"
@@ -76,7 +79,7 @@ def _inconclusive(comparison: Comparison) -> str:
         return (
             f"Inconclusive (attrition): {names} is {difference_words(comparison)} "
             f"({_evidence(comparison)}) among the runs that "
-            "finished, and a target has no lost runs to weigh the others against."
+            "finished, and a target has no lost runs to compare these losses with."
         )
     why = next((text for reason, text in REASONS.items() if comparison.reason == reason), None)
     if why is not None:

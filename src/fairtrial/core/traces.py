@@ -1,4 +1,4 @@
-"""A run as an analysis sees it: who it was, how it ended, and its curves. From a store or from anyone's file."""
+"""A run as input of an analysis: its identity, status and curves, from a store or from another tool's file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trace:
-    """`curves` maps a metric to its steps and values. `facts` is what fairness is judged by: options, versions …
+    """One run. `curves` maps a metric to its steps and values; `facts` (options, versions …) are for fairness checks.
 
-    `seed` is None where the source does not say; such runs cannot be paired.
+    `seed` is None if the source does not state it; such runs cannot be paired.
     """
 
     run: str
@@ -39,22 +39,22 @@ class Trace:
         return int(self.facts.get("attempt", 1))
 
     def stream_seed(self, name: str) -> int | None:
-        """The seed that a random stream was drawn from: the run's own, unless that stream was given another one."""
+        """Return the seed of a random stream: the run's seed, unless the stream has its own."""
         given = (self.facts.get("options") or {}).get("stream_seed") or {}
         return given.get(name, self.facts.get("seed"))
 
     @property
     def streams(self) -> frozenset[str] | None:
-        """The random streams that the run asked for; None where nobody recorded them."""
+        """The random streams that the run used; None if they were not recorded."""
         streams = self.facts.get("streams")
         return frozenset(streams) if streams else None
 
 
 def curve_metric(metric: str, points: Mapping[str, int]) -> str | None:
-    """The metric whose learning curve shows how a judged metric came about; None where nothing was logged twice.
+    """Return the metric whose learning curve to show for a judged metric; None if no metric was logged twice.
 
-    `points` has the number of logged values by metric. It is the judged metric itself; where that has one value per
-    run, as on report data, the same quantity on eval data; else what was logged most often, the first of equals.
+    `points` has the number of logged values by metric. The result is the judged metric itself; if that has one value
+    per run, as on report data, the same quantity on eval data; else the metric with the most values, the first by name.
     """
     for name in (metric, f"eval_{split_and_quantity(metric)[1]}"):
         if points.get(name, 0) > 1:

@@ -1,8 +1,8 @@
-"""The contracts between a recipe, the one training loop, what is written down, and who watches.
+"""The contracts between recipes, the training loop, the run logger and observers.
 
 A recipe is a module with
 
-    SUMMARY      one line for people
+    SUMMARY      one line that describes it
     REQUIRES     names of the packages that it imports inside its functions
     EXTRA        the extra of Fairtrial that installs them, or None
     METRIC       the quantity that it is judged by, and its direction
@@ -11,29 +11,30 @@ A recipe is a module with
 and either `build(options, context) -> Trainable`, which the loop drives (its Options then derive from
 `LoopOptions`), or `execute(options, context, logger)`, which does the whole run itself. Optional:
 `data(options, cache) -> Dataset`, `needs(options) -> {name: Need}`, `SYNTHETIC`, `EXAMPLE` (variants and options
-that `init` starts a study file with), and `warm()`, which is called once in the process that jobs are forked from,
-to load what is slow to import.
+for the study file that `init` writes), and `warm()`, which is called once in the process that jobs are forked from,
+to import slow modules in advance.
 
-A recipe whose runs can be stepped together says which with `stack_key(options) -> str | None` (runs of one key may
-share a stack, None is made alone) and joins what `build` gave with `stack(trainables) -> Stack`. One that can be
-confirmed on fresh data says how with `fresh_report(options, number) -> {option: value} | None`. `COMPONENTS` maps
-what an ablation can take away to the option values that do so. `references(options) -> References | None` gives scores
-of a random policy and of a person, so that the recipe's metric is also shown on their scale.
+A recipe whose runs can be stepped together defines `stack_key(options) -> str | None` (runs with the same key may
+share a stack; a run with None is not stacked) and `stack(trainables) -> Stack`, which joins the results of `build`. A
+recipe that can be confirmed on fresh data defines `fresh_report(options, number) -> {option: value} | None`.
+`COMPONENTS` maps each component that an ablation can remove to the option values that remove it.
+`references(options) -> References | None` returns the scores of a random policy and of a human, so that the recipe's
+metric is also shown on their scale.
 
-So that people know before the first run: `check(options)` raises InvalidOptions for what cannot be trained,
-`evaluates(options) -> [quantity]` names what `evaluate` returns, so that any other `--best-metric` is refused at once,
-and `step_size(options) -> StepSize` says what one step works through.
+Checks before the first run: `check(options)` raises InvalidOptions for options that cannot be trained,
+`evaluates(options) -> [quantity]` names what `evaluate` returns, so that any other `--best-metric` is rejected early,
+and `step_size(options) -> StepSize` declares what one step processes.
 
-A trainable may say more about itself, and `bench` then has more to tell:
+A trainable may define more attributes, from which `bench` reports more:
 
     tensor_groups()          the tensors that training keeps, by kind
-    can_be_rehearsed         False where a step does more than arithmetic, such as calling other processes
+    can_be_rehearsed         False if a step does more than arithmetic, such as calling other processes
     examples_per_step        how many examples a step learns from
-    steps_per_epoch          how many steps see every example once
-    synchronize()            waits until the device has done what was asked of it; None where it always has
-    close()                  ends what it started beside this process; called when the run has ended, however it did
-    episode_returns          after `evaluate`: what each episode gave, to be written down one by one
-    batch_gradients(draw)    the gradient on a batch that `draw`, a NumPy generator, chooses with replacement, and the
+    steps_per_epoch          how many steps process every example once
+    synchronize()            waits until the device has finished all queued work; None if it is always synchronous
+    close()                  stops what it started outside this process; always called when the run has ended
+    episode_returns          after `evaluate`: the return of each episode, to be recorded individually
+    batch_gradients(draw)    the gradient on a batch that `draw`, a NumPy generator, samples with replacement, and the
                              number of examples in that batch
 """
 
@@ -57,17 +58,17 @@ Clock = Callable[[], float]
 class Observer:
     """Watches the training loop and never changes it.
 
-    Every time comes from the clock that the loop was given. Losses are bit-identical with any set of
-    observers attached; the contract suite in `fairtrial.testing` checks it. An observer must not touch
-    a random generator, the model, or the mappings that it is shown.
+    Every time comes from the clock of the loop. Losses are bit-identical with any set of observers
+    attached; the contract suite in `fairtrial.testing` checks it. An observer must not change a random
+    generator, the model, or the mappings that it receives.
     """
 
     borders: Literal["none", "steps", "phases"] = "none"
-    """Where a device that works behind the program's back must be waited for, so that times mean what they say."""
+    """Where the loop must wait for an asynchronous device, so that measured times include its work."""
 
     notes: list[Any] | None = None
-    """A list takes the place of being told about phases: every border appends ("open", name) or ("close", name), and
-    then its time. That costs a third of a call, and the cost of watching is part of what is watched.
+    """If set, phases are appended to this list instead of calling the phase methods: ("open", name) or ("close", name),
+    followed by the time. An append costs a third of a call, and this cost is part of the measured time.
     """
 
     def training_started(self, first_step: int, steps: int, now: float) -> None: ...
@@ -79,7 +80,7 @@ class Observer:
     def step_ended(self, step: int, now: float) -> None: ...
 
     def turn_started(self, now: float) -> None:
-        """This run goes on after others in its process had their turn: the time in between is not its own."""
+        """This run continues after other runs in its process; the time in between does not belong to it."""
 
     def evaluated(self, step: int, metrics: Mapping[str, float], now: float) -> None: ...
 
@@ -91,7 +92,7 @@ EVENTS = STEP_EVENTS | {"phase_started", "phase_ended", "evaluated", "training_e
 
 
 class LoopEvents:
-    """Fans what happens in the loop out to observers; costs next to nothing when there are none."""
+    """Dispatches the events of the loop to observers; costs almost nothing without observers."""
 
     def __init__(self, observers: Sequence[Observer] = (), clock: Clock = time.perf_counter) -> None:
         self.observers: tuple[Observer, ...] = ()
@@ -112,7 +113,7 @@ class LoopEvents:
         self.wait_with(self._settle)
 
     def wait_with(self, settle: Callable[[], object] | None) -> None:
-        """From now on the device is waited for wherever an observer needs it, and nowhere else."""
+        """Set the function that waits for the device; it is called only where an observer needs it."""
         self._settle = settle
         needs = {each.borders for each in self.observers}
         self._settle_phases = settle if "phases" in needs else None
@@ -120,7 +121,7 @@ class LoopEvents:
         self._phases.clear()
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """A named slice of a step: `with events.phase("forward"): …`. Phases may nest."""
+        """Return a context manager for a named part of a step: `with events.phase("forward"): …`. Phases may nest."""
         phase = self._phases.get(name)
         if phase is None:
             phase = self._phases[name] = self._make_phase(name)
@@ -146,12 +147,12 @@ class LoopEvents:
 
 
 def _hears(observer: Observer, event: str) -> bool:
-    """Whether an observer does anything about an event."""
+    """Return whether an observer overrides the method of an event."""
     return getattr(type(observer), event) is not getattr(Observer, event)
 
 
 class _Phase:
-    """One name, entered as often as it happens."""
+    """A reusable context manager for one phase name."""
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class _Phase:
 
 
 def _noted_phase(name: str, notes: list[Any], clock: Clock) -> AbstractContextManager[None]:
-    """The same for the one observer that takes notes, as fast as Python does it: all that it needs is at hand."""
+    """Return a faster `_Phase` for a single observer with notes: closure variables avoid attribute lookups."""
     note, opened, closed = notes.append, ("open", name), ("close", name)
 
     class Noted:
@@ -199,9 +200,9 @@ def _noted_phase(name: str, notes: list[Any], clock: Clock) -> AbstractContextMa
 
 
 class Trainable(Protocol):
-    """Something that learns, one step at a time.
+    """An object that is trained one step at a time.
 
-    Implementers guarantee: `step(n)` depends on nothing but the state, the run's streams and n;
+    Implementations guarantee: `step(n)` depends only on the state, the run's streams and n;
     `evaluate` changes nothing; `load_state(state())` restores training exactly, so that a resumed run
     continues bit for bit. Quantities are named without their split: the loop adds `train_`, `eval_` or
     `report_`.
@@ -219,18 +220,18 @@ class Trainable(Protocol):
 class Stack(Protocol):
     """Runs of one recipe that are stepped together, each as if it were alone.
 
-    Implementers guarantee: a run's numbers are bit for bit the same whatever it is stacked with, alone included,
-    and nothing that happens to one run, such as a loss that is no longer a number, reaches another. The members
-    stay `Trainable`s: they are evaluated, saved and loaded one by one.
+    Implementations guarantee: a run's numbers are bit-identical whether it is stacked with other runs or alone, and
+    nothing that happens to one run, such as a NaN loss, affects another. The members remain `Trainable`s: they are
+    evaluated, saved and loaded individually.
     """
 
     def step(self, due: Mapping[int, int], events: LoopEvents) -> Mapping[int, Mapping[str, SupportsFloat]]:
-        """Take the step that is due for each member, by its number; a member that is not due any more has left."""
+        """Take the due step of each member (member → step). A member that is not in `due` has left the stack."""
         ...
 
 
 class RunLogger(Protocol):
-    """What a job writes through. The same four words that a person's own script uses."""
+    """The interface through which a job records a run. User scripts call the same methods."""
 
     def log(
         self, step: int, metrics: Mapping[str, SupportsFloat] | None = None, /, **values: SupportsFloat
@@ -257,7 +258,7 @@ class RunLogger(Protocol):
 
 @dataclass(frozen=True)
 class Dataset:
-    """Named arrays in a folder, memory-mapped when they are asked for, known by their content."""
+    """Named arrays in a directory, memory-mapped on access, identified by a hash of their content."""
 
     name: str
     sha256: str
@@ -269,7 +270,7 @@ class Dataset:
         return numpy.load(self.folder / f"{name}.npy", mmap_mode="r")
 
     def arrays(self) -> dict[str, Any]:
-        """All of them by name."""
+        """Return all arrays by name."""
         return {path.stem: self.array(path.stem) for path in sorted(self.folder.glob("*.npy"))}
 
     def identity(self) -> dict[str, str]:
@@ -281,13 +282,13 @@ CheckEntry = Callable[[Path, Mapping[str, Any]], bool]
 
 
 class Cache(Protocol):
-    """Things made once per store and known by a key that describes how they are made."""
+    """Files that are computed once per store and identified by a key that describes how they are computed."""
 
     def entry(self, kind: str, key: Mapping[str, Any], make: MakeEntry, check: CheckEntry = ...) -> CacheEntry:
-        """The entry for `key`, made by `make(folder) -> manifest` if it is not there; never made twice.
+        """Return the entry for `key`; call `make(folder) -> manifest` once if it does not exist yet.
 
-        Its files are checked against the hashes in its manifest. `check(folder, manifest)` says whether an entry of
-        an earlier version, whose manifest has none, is as it was made; without it such an entry is made again.
+        The files are verified against the hashes in the manifest. For an entry of an earlier version without hashes,
+        `check(folder, manifest)` returns whether it is intact; without `check`, such an entry is made again.
         """
         ...
 
@@ -299,12 +300,12 @@ class CacheEntry:
 
 
 def _tell_nobody(event: str, **fields: Any) -> None:
-    """Where nothing is written down: a run that is only built again."""
+    """Ignore the event: used when a run is only rebuilt and nothing is recorded."""
 
 
 @dataclass(frozen=True)
 class StepSize:
-    """What one training step works through: 256 frames, made of `8 envs × 32 rollout steps`."""
+    """What one training step processes: 256 frames, made of `8 envs × 32 rollout steps`."""
 
     count: int
     unit: str
@@ -313,13 +314,13 @@ class StepSize:
 
 @dataclass(frozen=True)
 class RunContext:
-    """Where a run happens: all that a recipe may use beside its options.
+    """The environment of a run: everything that a recipe may use in addition to its options.
 
-    `tell(event, **fields)` writes one line of telemetry from the first step on: an event that `core/events.py` has, or
-    one of the recipe's own. Steps that are taken back, as in a rehearsal, tell nothing. It is for the thread that
-    trains alone: other threads and processes hand what they have to say to that one. `tell("device_stats", step=…)`
-    needs nothing more: what the graphics cards do, or why there are none, is filled in. `token` is that of the claim
-    on the run, for programs that write into it too.
+    `tell(event, **fields)` writes one line of telemetry, from the first step on: an event of `core/events.py` or one of
+    the recipe's own. Steps that are rolled back, as in a rehearsal, write nothing. Only the training thread may call
+    it; other threads and processes pass their events to that thread. `tell("device_stats", step=…)` needs no other
+    fields: the state of the GPUs, or why there are none, is filled in. `token` identifies the claim on the run, for
+    programs that also write to it.
     """
 
     streams: Streams

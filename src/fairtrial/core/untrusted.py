@@ -1,13 +1,13 @@
-"""Judges everything that comes from outside: names before they become paths, documents before they become values.
+"""Validation of untrusted input: names before they become paths, documents before they become values.
 
-"Outside" is whatever another person or program may have written: objects in a bucket, bundles, imported files, study
-files, tables, and run directories. Three rules hold for all of it:
+Untrusted is everything that another user or program may have written: objects in a bucket, bundles, imported files,
+study files, tables, and run directories. Three rules apply to all of it:
 
-- A name becomes a path only through `path_inside`, which refuses whatever could lead out of the folder.
-- A file is read only through `read_file`, which refuses pipes, devices and files that are larger than they may be.
-- A value is used only after `checked` has held it against a typed model.
+- A name becomes a path only through `path_inside`, which rejects every name that could leave the folder.
+- A file is read only through `read_file`, which rejects pipes, devices and files above a size limit.
+- A value is used only after `checked` has validated it against a typed model.
 
-`tests/test_architecture.py` keeps the first rule: no other module may build a path from a foreign name.
+`tests/test_architecture.py` enforces the first rule: no other module may build a path from an untrusted name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONGEST_PART_BYTES = 255
 LONGEST_NAME_BYTES = 1024
 DEEPEST = 64
 LARGEST_DOCUMENT_BYTES = 64 << 20
-"""No study file, manifest, snapshot or metadata file comes near this size."""
+"""Size limit in bytes; real study files, manifests, snapshots and metadata files are far smaller."""
 
 DAMAGED = "The file was changed or damaged."
 
@@ -41,27 +41,27 @@ _DIRECTION_MARKS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u
 
 
 class UntrustedName(StoreError):
-    """A name from outside that must not become a path."""
+    """An untrusted name that must not become a path."""
 
 
 class UntrustedDocument(StoreError):
-    """A document from outside that does not have the shape it must have."""
+    """An untrusted document that does not have the required structure."""
 
 
 # Names
 
 
 def why_unsafe(name: object, *, reserved: Collection[str] = ()) -> str | None:
-    """Why a relative name such as `checkpoints/best.pt` must not become a path; None where it may.
+    """Return why a relative name such as `checkpoints/best.pt` must not become a path; None if it may.
 
-    `reserved` are parts, in lower case, that only this program may use in that place, such as the name of a lock file.
+    `reserved` are parts, in lower case, that only Fairtrial itself may use there, such as the name of a lock file.
     """
     if not isinstance(name, str):
         return "is not text"
     if not name:
         return "is empty"
     if "\\" in name or any(_is_control(character) for character in name):
-        return "has a character that no path may have"
+        return "contains a character that is not allowed in a path"
     if name.startswith(("/", "~")) or (len(name) > 1 and name[1] == ":"):
         return "is absolute"
     parts = name.split("/")
@@ -81,8 +81,8 @@ def _is_control(character: str) -> bool:
 
 
 def is_text(value: str) -> bool:
-    """Whether a file can hold it: a lone surrogate, such as Python makes of an argument that is not UTF-8, has no
-    spelling there.
+    """Return whether a string can be encoded in UTF-8. Lone surrogates, which Python uses for command-line arguments
+    that are not UTF-8, cannot.
     """
     try:
         value.encode()
@@ -92,7 +92,7 @@ def is_text(value: str) -> bool:
 
 
 def path_inside(root: Path, name: object, *, what: str, reserved: Collection[str] = ()) -> Path:
-    """The path of a foreign name below `root`. Refuses names that lead elsewhere, also through a symbolic link."""
+    """Return the path of an untrusted name below `root`. Rejects names that leave it, also through a symbolic link."""
     why = why_unsafe(name, reserved=reserved)
     if why is None and (link := _first_link(root, str(name))):
         why = f"leads through the symbolic link {link}"
@@ -105,30 +105,30 @@ def _first_link(root: Path, name: str) -> str | None:
     path = os.fspath(root)
     for part in name.split("/"):
         path = f"{path}/{part}"
-        if os.path.islink(path):  # noqa: PTH114 — asked for every file of a run that is brought here
+        if os.path.islink(path):  # noqa: PTH114 — called for every downloaded file of a run, so it must be fast
             return path
     return None
 
 
 def why_names_unsafe(names: Sequence[str], *, taken: Collection[str] = ()) -> str | None:
-    """Why names from outside cannot all be files of one folder; None where they can.
+    """Return why untrusted names cannot all be files of one folder; None if they can.
 
-    `taken` are files that this program puts there itself. Names that begin with a dot are its own at the top of the
-    folder, such as those of its locks.
+    `taken` are files that Fairtrial itself writes there. At the top of the folder, names that begin with a dot are
+    reserved for Fairtrial, for example for locks.
     """
     for name in names:
         why = why_unsafe(name) or ("is reserved" if name.startswith(".") else None)
         if why is not None:
             return f"the name {name!r} {why}"
     clashing = collisions([*taken, *names])
-    return f"the name {clashing[0]!r} and another one name the same file" if clashing else None
+    return f"the name {clashing[0]!r} and another name refer to the same file" if clashing else None
 
 
 def collisions(names: Iterable[str]) -> list[str]:
-    """Names that would share a file with an earlier one, also where case or Unicode forms are not told apart.
+    """Return names that share a file with an earlier name, also on file systems that ignore case or Unicode forms.
 
-    A name that is a file here and a folder there (`a` and `a/b`) collides too. A name that ends in `/`, as archives
-    list them, is a folder in which others may lie.
+    A name that would be both a file and a folder (`a` and `a/b`) collides too. A name that ends in `/`, as archives
+    list them, is a folder that may contain others.
     """
     files: set[str] = set()
     folders: set[str] = set()
@@ -158,21 +158,21 @@ def _folded(name: str) -> str:
 
 
 def read_file(path: Path, *, most: int = LARGEST_DOCUMENT_BYTES, hint: str | None = None) -> bytes:
-    """The content of an ordinary file of limited size. Raises FileNotFoundError where there is none.
+    """Return the content of a regular file of limited size. Raises FileNotFoundError if it does not exist.
 
-    A pipe or a device could block for ever or never end, so neither is opened for reading.
+    Pipes and devices are rejected, because reading them could block forever or never end.
     """
     descriptor = _open_regular(path)
     with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size
         content = file.read(most + 1) if size <= most else b""
     if size > most or len(content) > most:
-        raise UserError(f"{path} is larger than the {most >> 20} MB that such a file may have", hint=hint)
+        raise UserError(f"{path} is larger than {most >> 20} MB, the limit for such a file", hint=hint)
     return content
 
 
 def open_file(path: Path) -> BinaryIO:
-    """An ordinary file of any size, to be read in pieces. Raises FileNotFoundError where there is none."""
+    """Open a regular file of any size, to read it in chunks. Raises FileNotFoundError if it does not exist."""
     return os.fdopen(_open_regular(path), "rb")
 
 
@@ -195,9 +195,9 @@ def _open_regular(path: Path) -> int:
 def parse_json(
     content: bytes, *, where: str, hint: str | None = DAMAGED, error: type[UserError] = UntrustedDocument
 ) -> Any:
-    """What a JSON document holds. Refuses deep nesting, and a key that stands twice in one object.
+    """Parse a JSON document. Rejects deep nesting and duplicate keys in an object.
 
-    Two readers may disagree about which of two equal keys counts, so neither is taken.
+    Parsers disagree about which of two duplicate keys counts, so such a document is ambiguous.
     """
     try:
         if content.count(b"[") + content.count(b"{") > DEEPEST and _depth(content) > DEEPEST:
@@ -213,7 +213,7 @@ def parse_json(
 
 
 def parse_json_fast(content: bytes, *, where: str, hint: str | None = DAMAGED) -> Any:
-    """The same for the many small files of a store, an order of magnitude faster: of two equal keys the last counts."""
+    """Parse like `parse_json` but ten times as fast, for many small files. Of duplicate keys, the last one wins."""
     if content.count(b"[") + content.count(b"{") > DEEPEST and _depth(content) > DEEPEST:
         raise UntrustedDocument(f"{where} is nested more than {DEEPEST} levels deep", hint=hint)
     try:
@@ -223,10 +223,10 @@ def parse_json_fast(content: bytes, *, where: str, hint: str | None = DAMAGED) -
 
 
 def parse_json_line(line: bytes, *, where: str) -> Any:
-    """One line of a file of JSON lines. As strict as `parse_json` about equal keys, and fast for flat rows.
+    """Parse one line of a JSON-lines file. As strict as `parse_json` about duplicate keys, and fast for flat rows.
 
-    Each pair of a key and a value has a colon of its own. Where the line has no other colons than those and the ones
-    in its texts, no key stands there twice.
+    Each key-value pair has one colon. If the line has no colons other than these and those inside its strings, it has
+    no duplicate keys.
     """
     try:
         value = orjson.loads(line)
@@ -238,7 +238,7 @@ def parse_json_line(line: bytes, *, where: str) -> Any:
 
 
 def _colons(row: dict[str, Any], line: bytes) -> int:
-    """Colons that a flat row accounts for; -1 where it is not flat, or an escape may stand for one."""
+    """Return how many colons a flat row explains; -1 if it is not flat or an escape may encode a colon."""
     if b"\\" in line or any(isinstance(each, dict | list) for each in row.values()):
         return -1
     return len(row) + sum(
@@ -259,7 +259,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _depth(content: bytes) -> int:
-    """How deeply brackets are nested, without a parser: brackets inside of strings do not count."""
+    """Return how deeply brackets are nested, without parsing; brackets inside strings do not count."""
     depth = deepest = 0
     in_string = escaped = False
     for byte in content:
@@ -280,7 +280,7 @@ Model = TypeVar("Model", bound="BaseModel")
 
 
 def checked(model: type[Model], value: Any, *, where: str, hint: str | None = DAMAGED) -> Model:
-    """The value as a typed model, or one sentence per problem, at most five."""
+    """Return the value as a typed model; raise an error with one message per problem, at most five."""
     from pydantic import ValidationError
 
     try:
@@ -295,10 +295,10 @@ def checked(model: type[Model], value: Any, *, where: str, hint: str | None = DA
 
 
 def shape_problems(model: type[BaseModel], value: Any) -> list[str]:
-    """What keeps a value from having the shape of a typed model, one sentence each; empty where nothing does.
+    """Return why a value does not have the structure of a typed model, one message per problem; empty if it does.
 
-    For values that are used as they are in their file: "1" is not taken for 1. Unknown keys are not a problem: a newer
-    version may have written them.
+    Validation is strict, because the values are used as they are in their file: "1" is not accepted for 1. Unknown keys
+    are accepted: a newer version may have written them.
     """
     from pydantic import ValidationError
 

@@ -1,4 +1,4 @@
-"""A comparison in one sentence: the verdict first, then by how much, how sure, and what would settle it."""
+"""Describe a comparison in one sentence: the verdict, the size of the effect, its certainty, and what to do next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairtrial.core.plugin_registry import ADJUSTMENTS
 
 REASONS = {
     Reason.TOO_FEW: "fewer than two usable runs on a side",
-    Reason.NO_VARIATION: "there is no variation to judge chance by",
+    Reason.NO_VARIATION: "the runs do not vary, so the noise cannot be estimated",
     Reason.METHOD_NEEDS_MORE: "this method gives no interval for so few runs",
     Reason.CENSORED: "some runs never reached the threshold",
 }
@@ -37,7 +37,7 @@ def _judged(comparison: Comparison) -> str:
 
 
 def family_sentence(comparisons: Sequence[Comparison]) -> str:
-    """Several candidates against one control: who is better, who worse, and who is still open."""
+    """Describe several candidates against one control: which are better, worse, equivalent or inconclusive."""
     said = []
     for verdict in Verdict:
         for why in ("", _why_capped(Reason.ATTRITION), _why_capped(Reason.RELIABILITY)):
@@ -56,7 +56,7 @@ def family_sentence(comparisons: Sequence[Comparison]) -> str:
 
 
 def losses_of_family(comparisons: Sequence[Comparison]) -> str:
-    """`2 of 5 runs of new diverged (base 0 of 5). ` for every arm of a family that lost runs; empty where none did."""
+    """Return `2 of 5 runs of new diverged (base 0 of 5). ` for all arms that lost runs; empty if none did."""
     lossy = [each.reliability for each in comparisons if each.reliability is not None and each.reliability.any]
     if not lossy:
         return ""
@@ -74,17 +74,17 @@ def losses_of_family(comparisons: Sequence[Comparison]) -> str:
 
 
 def _why_capped(reason: str | None) -> str:
-    """What stands behind a verdict that lost runs decided."""
+    """Return the reason in parentheses if lost runs determined the verdict, else an empty string."""
     return f" ({reason})" if reason in (Reason.ATTRITION, Reason.RELIABILITY) else ""
 
 
 def _adjusted_words(comparisons: Sequence[Comparison]) -> str:
-    """What is promised of all verdicts together."""
+    """Return the error rate that holds for all verdicts together."""
     percent, count = f"{100 * comparisons[0].alpha:g} %", f"{len(comparisons)} comparisons"
     if comparisons[0].adjustment is None:
         return f"{count}, each at {percent}"
     rule = comparisons[0].adjustment
-    # A stored comparison is shown without the package that judged it, so only for our own rules is it known.
+    # A stored comparison may be shown without the plug-in that judged it, so the rate is known for built-in rules only.
     rate = "false discovery rate" if rule == "bh" else "family-wise error" if rule in ADJUSTMENTS.built_in else "error"
     return f"{rate} {percent} over {count}, {rule}"
 
@@ -114,7 +114,7 @@ def difference_words(comparison: Comparison) -> str:
 
 
 def percent_words(comparison: Comparison) -> str:
-    """`, +7.8 %`: the difference relative to the control's mean, where that says something."""
+    """Return `, +7.8 %`: the difference relative to the control's mean; empty where that is not meaningful."""
     percent = None if "horizon" in comparison.tests else comparison.percent_change
     return "" if percent is None else f", {shown_change(percent, 1 if abs(percent) < 100 else 0)} %"
 
@@ -134,7 +134,7 @@ def evidence_words(comparison: Comparison) -> str:
 
 
 def p_words(comparison: Comparison, p: float | None) -> str:
-    """A p-value as a person reads it; resampling cannot see below one in the number of resamples."""
+    """Format a p-value; resampling cannot resolve p-values below 1 / (number of resamples)."""
     resamples = comparison.tests.get("resamples")
     if p is None or not resamples or p > (1 + 1e-9) / resamples:
         return shown_p(p)
@@ -142,7 +142,7 @@ def p_words(comparison: Comparison, p: float | None) -> str:
 
 
 def losses_words(comparison: Comparison) -> str:
-    """`2 of 5 runs of new diverged (base 0 of 5)`; empty where no run was lost."""
+    """Return `2 of 5 runs of new diverged (base 0 of 5)`; empty if no run was lost."""
     lost = comparison.reliability
     if lost is None or not lost.any:
         return ""
@@ -158,7 +158,7 @@ def losses_words(comparison: Comparison) -> str:
 
 
 def _among(comparison: Comparison) -> str:
-    """Which runs the quality is judged on, after the losses were named; empty where all finished."""
+    """Return the losses and the runs that quality is judged on; empty if all runs finished."""
     words = losses_words(comparison)
     if not words:
         return ""
@@ -185,7 +185,7 @@ def _ordered(comparison: Comparison) -> str:
 
 
 def _less_reliable(comparison: Comparison) -> str:
-    """Worse, because it loses more runs: whatever the runs that finished say."""
+    """Describe a candidate that is worse because it loses more runs, regardless of the runs that finished."""
     lost = comparison.reliability
     assert lost is not None
     p = "" if lost.p_value is None else f", {p_equals(shown_p(lost.p_value))}, {lost.method}'s exact test"
@@ -226,7 +226,7 @@ def _inconclusive(comparison: Comparison) -> str:
 
 
 def _outlook(comparison: Comparison) -> str:
-    """What this design could have detected, and how many fresh seeds would settle the question."""
+    """Return the difference that this design can detect, and how many fresh seeds would settle the question."""
     message = ""
     if comparison.detectable is not None:
         message = f" This design detects differences of {_sized(comparison.detectable)} with 80 % power."
@@ -245,12 +245,12 @@ def _outlook(comparison: Comparison) -> str:
 
 
 def _sized(value: float) -> str:
-    """Three digits: these are planning figures."""
+    """Format with three digits, enough for a planning figure."""
     return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _timed(comparison: Comparison) -> str:
-    """Times to a threshold that some runs never reached: how many did, then which arm needs fewer steps.
+    """Describe times to a threshold that some runs never reached: how many did, then which arm needs fewer steps.
 
     `new is better than base: 5 of 5 runs of new and 2 of 5 of base reached 0.8, and new needs fewer steps: …`
     """

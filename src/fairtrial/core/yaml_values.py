@@ -1,7 +1,7 @@
-"""YAML without its surprises: `no` and `off` are words, `5:01` is text, `1e-3` is a number.
+"""A YAML loader without surprises: `no` and `off` are strings, `5:01` is a string, `1e-3` is a number.
 
-A document from outside may also be an attack: aliases that multiply, nesting without end. Both are refused before
-a single value is constructed.
+An untrusted document may also be an attack with exponentially expanding aliases or endless nesting. Both are rejected
+before any value is constructed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import yaml
 from fairtrial.core.untrusted import DEEPEST
 
 MOST_NODES = 200_000
-"""Values in a document, each alias counted as often as it is used."""
+"""Maximum number of values in a document; an alias counts each time it is used."""
 
 _PYYAML_SLIPS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What PyYAML's constructors let through for values such as `!!int x`, each in its own way."""
+"""Exceptions that PyYAML's constructors raise for invalid values such as `!!int x`."""
 
 
 def load_yaml(text: str) -> Any:
-    """The values that a YAML text spells. Raises `yaml.YAMLError`, and nothing else, for one that cannot be read."""
+    """Parse a YAML text. Raises only `yaml.YAMLError` for an invalid one."""
     loader = PlainLoader(text)
     try:
         root = loader.get_single_node()
@@ -39,7 +39,7 @@ def load_yaml(text: str) -> Any:
 
 
 def _refuse_oversized(root: yaml.Node) -> None:
-    """An alias points to the node of its anchor, so a small text can stand for billions of values."""
+    """Reject documents that are too large or too deep: with aliases, a small text can expand to billions of values."""
     sizes: dict[int, int] = {}
 
     def size(node: yaml.Node, depth: int) -> int:
@@ -64,7 +64,7 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
 
 
 class PlainLoader(yaml.SafeLoader):
-    """PyYAML's safe loader with the plain values of YAML 1.2, and no key twice."""
+    """PyYAML's safe loader with the plain scalars of YAML 1.2; duplicate keys are errors."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
@@ -76,7 +76,7 @@ class PlainLoader(yaml.SafeLoader):
                 )
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is there twice", key_node.start_mark
+                    None, None, f"the key {key!r} occurs twice", key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
@@ -100,7 +100,7 @@ for _tag, (_pattern, _first) in sorted(_PLAIN.items(), reverse=True):
 
 
 def _construct_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    """Decimal, always: a leading zero means nothing."""
+    """Construct a decimal integer; a leading zero does not mean octal."""
     return int(str(loader.construct_scalar(node)))
 
 

@@ -1,1 +1,1 @@
-"""What to choose? Prices, and what hours on a device come to."""
+"""Costs: prices of devices, the Pareto frontier, and recommendations under constraints."""

@@ -1,4 +1,4 @@
-"""The room's front door for scripts: a cost model, points, and the two questions that people ask of them."""
+"""The entry point for scripts: a cost model with the two analyses of points, frontier and recommendation."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class CostPerformanceAnalysis:
     judged: OptimizationTarget = field(default_factory=OptimizationTarget)
 
     def frontier(self, points: Sequence[CostPoint], reference: Mapping[str, float] | None = None) -> Frontier:
-        """Every point with its standing; `reference` (objective → value) asks for the hypervolume above it too."""
+        """Return the frontier of all points. With `reference` (objective → value), adds the hypervolume above it."""
         return find_frontier(price_points(points, self.cost_model, self.judged), self.judged, reference)
 
     def pareto_frontier(self, points: Sequence[CostPoint]) -> list[Priced]:
-        """The points that no other beats, the cheapest first."""
+        """Return the points that no other point dominates, cheapest first."""
         return self.frontier(points).on_it
 
     compute_pareto_frontier = pareto_frontier
@@ -37,13 +37,13 @@ class CostPerformanceAnalysis:
         objective: str = "accuracy",
         cards: Sequence[Card] = (),
     ) -> Recommendation:
-        """The best feasible point by one objective; with several cards, on the one that suits it best."""
+        """Return the best feasible point by one objective; with several cards, on the best card."""
         return recommend(points, self.cost_model, self.judged, constraints, objective, cards)
 
 
 def compute_pareto_frontier(
     points: Sequence[CostPoint], cost_model: CostModel | None = None, judged: OptimizationTarget | None = None
 ) -> list[Priced]:
-    """The points that no other beats on a card, the cheapest first; without a cost model, on an A100-80GB."""
+    """Return the points that no other point dominates, cheapest first. The default cost model is an A100-80GB."""
     analysis = CostPerformanceAnalysis(cost_model or CostModel.a100_80gb(), judged or OptimizationTarget())
     return analysis.pareto_frontier(points)

@@ -1,4 +1,4 @@
-"""What a recommendation is made of: constraints, candidates held against them, and what would have to give."""
+"""The parts of a recommendation: constraints, candidates checked against them, and relaxations of the limits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CONVERTED = ("max_cost", "max_time")
 EVEN, LIKELY = 0.5, 0.9
 ALL_ROUND = ("cost", "accuracy", "hours")
 UNSURE = 0.05
-"""A configuration that is better than the recommended one in as many draws is not told apart from it."""
+"""If another configuration is better than the recommended one in this share of draws, the two are indistinguishable."""
 SLACK = 1e-9
-"""Relative rounding that does not count: 10.4 hours at $3.00 are within a budget of $31.20."""
+"""Relative rounding error that is tolerated: 10.4 hours at $3.00 are within a budget of $31.20."""
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """What a configuration must meet. `min_accuracy` is about the metric: at least, or at most where less is better."""
+    """Limits for a configuration. `min_accuracy` bounds the metric: a minimum, or a maximum if lower is better."""
 
     max_cost: float | None = None
     min_accuracy: float | None = None
@@ -36,7 +36,7 @@ class Constraints:
     confidence: float | None = None
 
     def check(self, judged: OptimizationTarget | None) -> None:
-        """What can never be met or makes no sense, all at once; without a metric, but for the bound on it."""
+        """Raise one error that lists all invalid limits. Without `judged`, skips the range check of `min_accuracy`."""
         problems = [
             f"{name} must be a positive number, not {value:g}"
             for name, value in self.given().items()
@@ -53,14 +53,14 @@ class Constraints:
             raise InvalidOptions(problems[0], problems=problems[1:])
 
     def given(self) -> dict[str, float]:
-        """The limits that were set."""
+        """Return the limits that are set."""
         limits = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "confidence"}
         return {name: value for name, value in limits.items() if value is not None}
 
 
 @dataclass(frozen=True)
 class ConstraintCheck:
-    """One constraint on one candidate. `probability` is None where no seeds are known."""
+    """One constraint on one candidate. `probability` is None if values per seed are unknown."""
 
     constraint: str
     limit: float
@@ -68,7 +68,7 @@ class ConstraintCheck:
     probability: float | None
     met: bool
     needed: float | None
-    """The limit that this candidate would just meet; None where nothing is known about it."""
+    """The limit that this candidate would just meet; None if its value is unknown."""
 
     def to_dict(self) -> dict[str, Any]:
         return {word: value for word, value in vars(self).items() if word != "needed"}
@@ -76,7 +76,7 @@ class ConstraintCheck:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A configuration on a card, held against every constraint."""
+    """A configuration on a card, checked against every constraint."""
 
     priced: Priced
     checks: Sequence[ConstraintCheck]
@@ -94,7 +94,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """The smallest change of one constraint that would make something feasible; None: no change of it alone does."""
+    """The smallest change of one limit that makes a candidate feasible; `needed` is None if no such change exists."""
 
     constraint: str
     limit: float
@@ -103,7 +103,7 @@ class Relaxation:
 
     @property
     def relative(self) -> float:
-        """How far the limit moves, as a share of itself; a limit of 0 that has to move at all counts as 1."""
+        """The relative change of the limit; any change of a limit of 0 counts as 1."""
         assert self.needed is not None
         return abs(self.needed - self.limit) / (abs(self.limit) or abs(self.needed))
 
@@ -121,7 +121,7 @@ class Relaxation:
 
 @dataclass(frozen=True)
 class JointRelaxation:
-    """Limits that, all moved together, make one candidate feasible."""
+    """Changes of several limits that together make one candidate feasible."""
 
     candidate: Candidate
     changes: Sequence[Relaxation]
@@ -151,7 +151,7 @@ class JointRelaxation:
 
 @dataclass(frozen=True)
 class Binding:
-    """A constraint without which the recommendation would be a better one."""
+    """A constraint without which the recommendation would be better."""
 
     constraint: str
     limit: float
@@ -167,7 +167,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The candidate to take, or None and what would have to give."""
+    """The recommended candidate, or None and the relaxations that would make one feasible."""
 
     candidates: Sequence[Candidate]
     chosen: Candidate | None
@@ -178,7 +178,7 @@ class Recommendation:
     binding: Sequence[Binding] = ()
     relaxations: Sequence[Relaxation] = ()
     joint: JointRelaxation | None = None
-    """The smallest change of limits that allows something better than `chosen`, or anything at all without one."""
+    """The smallest change of limits that allows a better candidate than `chosen`, or any candidate if it is None."""
     rationale: Sequence[str] = ()
 
     @property
@@ -191,7 +191,7 @@ class Recommendation:
 
     @cached_property
     def alternatives(self) -> list[Candidate]:
-        """The rest of the frontier of what is feasible, the cheapest first."""
+        """The other feasible candidates on the frontier, cheapest first."""
         if not self.feasible:
             return []
         gains = gains_of([each.priced for each in self.feasible], replace(self.judged, objectives=ALL_ROUND))
@@ -200,7 +200,7 @@ class Recommendation:
 
     @cached_property
     def alike(self) -> dict[str, float]:
-        """Feasible configurations that may well be the better ones: name → share of draws in which their metric is."""
+        """Feasible configurations indistinguishable from the chosen one: name → share of draws in which it wins."""
         if self.chosen is None or self.chosen.priced.quality.error is None:
             return {}
         own = self.chosen.priced
@@ -215,7 +215,7 @@ class Recommendation:
 
     @cached_property
     def fits_on(self) -> list[Priced]:
-        """The recommended configuration on every card that has room for it, the cheapest first."""
+        """The recommended configuration on every card with enough memory for it, cheapest first."""
         if self.chosen is None:
             return []
         point = self.chosen.priced.point
@@ -224,5 +224,5 @@ class Recommendation:
 
 
 def is_upper(constraint: str, judged: OptimizationTarget) -> bool:
-    """Whether a constraint is relaxed by a larger number."""
+    """Return whether a larger limit relaxes the constraint."""
     return not (constraint == "min_accuracy" and judged.direction == "max")

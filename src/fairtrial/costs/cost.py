@@ -1,4 +1,4 @@
-"""What a configuration costs on a card: measured hours × dated price, hours rescaled by the cards' speeds."""
+"""Cost of a configuration on a card: measured hours, rescaled by the cards' speeds, × a dated price."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fairtrial.costs.points import CostPoint, Reading
 from fairtrial.costs.prices import BUILT_IN, Card, PriceTable
 
 LOCAL = "local"
-"""The device of hours that were measured on this machine."""
+"""Device name for hours that were measured on this machine."""
 
 
 @dataclass(frozen=True)
 class Priced:
-    """A point on a card. `basis` says how its hours were converted; None where they were measured on that card."""
+    """A point on a card. `basis` describes how its hours were converted; None if they were measured on that card."""
 
     point: CostPoint
     card: Card
@@ -38,7 +38,7 @@ class Priced:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the card's memory suffices; None where the need is not known."""
+        """Whether the card has enough memory; None if the required memory is unknown."""
         return None if self.point.memory is None else self.point.memory <= self.card.memory_gb
 
 
@@ -70,17 +70,17 @@ class CostModel:
         return replace(self, card=card)
 
     def devices(self) -> list[str]:
-        """The devices whose hours can be converted."""
+        """Return the devices whose hours can be converted."""
         known = dict.fromkeys([*self.table.cards, *self.table.speeds])
         return [*known, LOCAL] if self.local else list(known)
 
     def check(self, points: Sequence[CostPoint]) -> None:
-        """Refuse points whose hours were measured on something of unknown speed, all at once."""
+        """Raise one error that lists all points whose hours were measured on a device of unknown speed."""
         known = self.devices()
         strange = [point for point in points if point.device.lower() not in known]
         problems = [f"point '{point.name}': {unknown('device', point.device, known)}" for point in strange]
         if problems:
-            hint = f"Known: {', '.join(known)}. Give the speed of others in a file with --prices."
+            hint = f"Known: {', '.join(known)}. Add the speed of other devices in a file passed with --prices."
             raise UserError(problems[0], problems=problems[1:], hint=hint)
 
     def price(self, point: CostPoint) -> Priced:

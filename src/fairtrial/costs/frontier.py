@@ -1,4 +1,4 @@
-"""Every configuration priced on a card: which are on the frontier, how surely, and what the last dollars bought."""
+"""The Pareto frontier of configurations on a card, with probabilities of membership and marginal gains per dollar."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from fairtrial.costs.points import CostPoint, Reading, levelled
 
 DIRECTIONS = {"cost": "min", "accuracy": "max", "hours": "min", "memory": "min"}
 BOUNDED = ("accuracy", "precision", "recall", "f1", "auc", "iou", "dice", "success_rate", "win_rate")
-"""Quantities that cannot be negative, so that their ratio to a price means something."""
+"""Quantities that cannot be negative, so that their ratio to a price is meaningful."""
 FULL = re.compile(r"full\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class OptimizationTarget:
-    """What is being optimized: the metric with its direction (by default, by its name), and the objectives."""
+    """What is optimized: the metric with its direction (by default inferred from its name), and the objectives."""
 
     metric: str = "accuracy"
     direction: str = ""
@@ -35,7 +35,7 @@ class OptimizationTarget:
     def __post_init__(self) -> None:
         problems = [unknown("objective", name, DIRECTIONS) for name in self.objectives if name not in DIRECTIONS]
         if len(set(self.objectives)) < max(2, len(self.objectives)):
-            problems.append("a frontier needs two different objectives or more")
+            problems.append("a frontier needs at least two different objectives")
         if self.direction not in ("", "max", "min"):
             problems.append(f"direction: must be one of max or min, not {self.direction!r}")
         elif not problems:
@@ -66,7 +66,7 @@ def reading_of(priced: Priced, objective: str) -> Reading:
 
 
 def gains_of(points: Sequence[Priced], judged: OptimizationTarget) -> Array:
-    """One row per point, one column per objective, signed so that more is better; round-off makes no difference."""
+    """Return one row per point and one column per objective, signed so that higher is better, without round-off."""
     columns = []
     for name in judged.objectives:
         readings = [reading_of(point, name) for point in points]
@@ -77,7 +77,7 @@ def gains_of(points: Sequence[Priced], judged: OptimizationTarget) -> Array:
 
 @dataclass(frozen=True)
 class Step:
-    """From one point of the frontier to the next dearer one: what each further dollar brought."""
+    """The step from one point of the frontier to the next more expensive one: the gain per additional dollar."""
 
     cheaper: str
     dearer: str
@@ -100,7 +100,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Frontier:
-    """Priced points, cheapest first, with their standing. What the card has no room for is no competitor."""
+    """Priced points, cheapest first, with their frontier membership. Points that do not fit the card do not compete."""
 
     points: Sequence[Priced]
     judged: OptimizationTarget
@@ -123,7 +123,7 @@ class Frontier:
 
     @cached_property
     def efficiency_winner(self) -> Priced | None:
-        """Most of the metric per dollar; None where the metric can be negative, and the ratio means nothing."""
+        """The point with the highest metric per dollar; None if the metric can be negative (meaningless ratio)."""
         paid = [point for point in self.usable if point.cost.value > 0]
         if not self.judged.bounded or not paid:
             return None
@@ -133,7 +133,7 @@ class Frontier:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """Along the frontier of cost and metric, from the cheapest."""
+        """Steps along the frontier of cost and metric, from the cheapest point."""
         plain = gains_of(self.usable, OptimizationTarget(self.judged.metric, self.judged.direction))
         members = zip(self.usable, plain.tolist(), on_frontier(plain), strict=True)
         line = [(point.name, gain, -negative_cost) for point, (negative_cost, gain), member in members if member]
@@ -146,7 +146,7 @@ class Frontier:
 
     @cached_property
     def reference(self) -> Priced:
-        """What savings are counted against: full fine-tuning where there is such a point, else the dearest."""
+        """The reference point for savings: full fine-tuning if there is such a point, else the most expensive one."""
         full = [point for point in self.points if FULL.match(point.name)]
         return full[0] if full else max(self.points, key=lambda point: point.cost.value)
 
@@ -155,7 +155,7 @@ class Frontier:
 
 
 def price_points(points: Sequence[CostPoint], model: CostModel, judged: OptimizationTarget) -> list[Priced]:
-    """All points on the model's card, the cheapest first; ties by the better metric, then by name."""
+    """Return all points priced on the model's card, cheapest first; ties are ordered by better metric, then by name."""
     check_points(points, judged)
     model.check(points)
     sign = judged.sign("accuracy")
@@ -166,10 +166,10 @@ def price_points(points: Sequence[CostPoint], model: CostModel, judged: Optimiza
 def find_frontier(
     priced: Sequence[Priced], judged: OptimizationTarget, reference: Mapping[str, float] | None = None
 ) -> Frontier:
-    """Where every point stands; `reference` (objective → value) asks for the hypervolume above it too."""
+    """Determine which points are on the frontier. With `reference` (objective → value), adds the hypervolume."""
     unmeasured = [point.name for point in priced if point.point.memory is None]
     if "memory" in judged.objectives and unmeasured:
-        raise UserError(f"memory is an objective, but that of {', '.join(unmeasured)} is not known")
+        raise UserError(f"memory is an objective, but the memory of {', '.join(unmeasured)} is unknown")
     usable = [place for place, point in enumerate(priced) if point.fits is not False]
     chosen = [priced[place] for place in usable]
     gains = gains_of(chosen, judged)
@@ -189,7 +189,7 @@ def _probabilities(priced: Sequence[Priced], judged: OptimizationTarget) -> list
         return [None] * len(priced)
     signs = np.array([judged.sign(name) for name in judged.objectives])
     exact = np.array([[reading.value for reading in row] for row in readings])
-    even = gains_of(priced, judged) * signs - exact  # round-off must not decide between what does not vary
+    even = gains_of(priced, judged) * signs - exact  # round-off must not separate values without noise
     shares = membership((draw_means(readings) + even) * signs)
     return [float(share) if sure else None for share, sure in zip(shares, known, strict=True)]
 
@@ -200,23 +200,23 @@ def corner_of(given: Mapping[str, float], judged: OptimizationTarget) -> Array:
     problems += [f"the reference has no value of {name}" for name in names if name not in given]
     problems += [f"the reference's {name} must be a finite number" for name in given if not np.isfinite(given[name])]
     if problems:
-        raise InvalidOptions(problems[0], problems=problems[1:], hint="Like cost=200,accuracy=0.")
+        raise InvalidOptions(problems[0], problems=problems[1:], hint="Example: cost=200,accuracy=0.")
     return np.array([judged.sign(name) * given[name] for name in names])
 
 
 def check_points(points: Sequence[CostPoint], judged: OptimizationTarget) -> None:
-    """Points that cannot be priced or told apart, all at once."""
+    """Raise one error that lists all points that cannot be priced or that share a name."""
     problems = [] if points else ["there are no points"]
     names = [point.name for point in points]
     problems += [f"two points are named '{name}'" for name in dict.fromkeys(names) if names.count(name) > 1]
     for point in points:
         if not (np.isfinite(point.time.value) and point.time.value >= 0):
-            problems.append(f"point '{point.name}': hours must be a number from 0 up, not {point.time.value:g}")
+            problems.append(f"point '{point.name}': hours must be a number of at least 0, not {point.time.value:g}")
         if not np.isfinite(point.quality.value):
             problems.append(f"point '{point.name}': its metric is not a finite number")
         elif judged.quantity == "accuracy" and not 0 <= point.quality.value <= 1:
             problems.append(f"point '{point.name}': accuracy must lie between 0 and 1, not {point.quality.value:g}")
         if point.memory is not None and not (np.isfinite(point.memory) and point.memory >= 0):
-            problems.append(f"point '{point.name}': memory must be a number from 0 up, not {point.memory:g}")
+            problems.append(f"point '{point.name}': memory must be a number of at least 0, not {point.memory:g}")
     if problems:
         raise UserError(problems[0], problems=problems[1:])

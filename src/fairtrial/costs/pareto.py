@@ -1,6 +1,6 @@
-"""Which points are not beaten in every respect, and how sure is that?
+"""Pareto dominance between points, and the probability that a point is on the frontier.
 
-All functions take gains: one row per point, one column per objective, signed so that more is better.
+All functions take gains: one row per point, one column per objective, signed so that higher is better.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ DRAWS = 10_000
 
 
 def dominance(gains: Array) -> Flags:
-    """[i, j]: whether i is at least as good as j in everything and better in something. Equal points never are."""
+    """Return a matrix [i, j]: whether i is at least as good as j in every objective and better in one."""
     ahead, behind = gains[..., :, None, :], gains[..., None, :, :]
     return np.asarray((ahead >= behind).all(-1) & (ahead > behind).any(-1))
 
 
 def on_frontier(gains: Array) -> Flags:
-    """Whether each point is dominated by none."""
+    """Return for each point whether no other point dominates it."""
     if len(gains) == 0:
         return np.zeros(0, dtype=bool)
     if gains.shape[1] == 2:
@@ -36,14 +36,14 @@ def on_frontier(gains: Array) -> Flags:
 
 
 def dominator(gains: Array, point: int) -> int | None:
-    """A point of the frontier that beats this one, the best of them in the last objective; None: this one is on it."""
+    """Return the frontier point that dominates this one and is best in the last objective; None if there is none."""
     ahead = (gains >= gains[point]).all(1) & (gains > gains[point]).any(1) & on_frontier(gains)
     values = np.flatnonzero(ahead)
     return int(values[np.argmax(gains[values, -1])]) if len(values) else None
 
 
 def membership(draws: Array) -> Array:
-    """In which share of the draws (first axis) each point is on the frontier."""
+    """Return the share of draws (first axis) in which each point is on the frontier."""
     if draws.shape[2] == 2:
         return np.asarray(_two(draws).mean(0))
     columns = [np.ascontiguousarray(draws[..., k]) for k in range(draws.shape[2])]
@@ -51,7 +51,7 @@ def membership(draws: Array) -> Array:
 
 
 def _beaten(columns: Sequence[Array], point: int) -> Flags:
-    """In which draws some other point dominates this one; objective by objective, to hold little in memory."""
+    """Return the draws in which another point dominates this one; loops over objectives to save memory."""
     shape = columns[0].shape
     ahead, better = np.ones(shape, dtype=bool), np.zeros(shape, dtype=bool)
     for column in columns:
@@ -62,7 +62,7 @@ def _beaten(columns: Sequence[Array], point: int) -> Flags:
 
 
 def _two(draws: Array) -> Flags:
-    """Two objectives need no comparison of all pairs: sorted by the first, a point is beaten by a leader before it."""
+    """Return membership for two objectives in O(n log n): after sorting, compare with the best point so far."""
     order = np.lexsort((-draws[..., 1], -draws[..., 0]), axis=-1)
     first, second = (np.take_along_axis(draws[..., k], order, -1) for k in (0, 1))
     best = np.maximum.accumulate(second, axis=-1)
@@ -78,11 +78,11 @@ def _two(draws: Array) -> Flags:
 
 
 def draw_means(readings: Sequence[Sequence[Reading]], draws: int = DRAWS) -> Array:
-    """Means as they might have come out: each moved by t(n − 1) standard errors, jointly where seeds are shared.
+    """Draw plausible means: each mean plus t(n − 1) standard errors, jointly for readings that share seeds.
 
-    A seed has one deviate for all that was measured with it, so that points which rise and fall together in the data do
-    so in the draws; readings that share seeds, directly or through others, share the deviate of the spread too. What
-    has fewer than two seeds stays where it is.
+    Each seed has one deviate for all readings, so that points that are correlated in the data are correlated in the
+    draws. Readings that share seeds, directly or through others, also share the deviate of the spread. A reading with
+    fewer than two seeds does not vary.
     """
     flat = [reading for row in readings for reading in row]
     seeds = sorted({seed for reading in flat for seed in reading.by_seed})
@@ -103,7 +103,7 @@ def draw_means(readings: Sequence[Sequence[Reading]], draws: int = DRAWS) -> Arr
 
 
 def _groups(readings: Sequence[Reading]) -> dict[str, str]:
-    """Seed → the first seed of its group; seeds are in one group if some reading has both."""
+    """Map each seed to the first seed of its group; two seeds are in the same group if a reading has both."""
     leader: dict[str, str] = {}
 
     def find(seed: str) -> str:
@@ -120,26 +120,26 @@ def _groups(readings: Sequence[Reading]) -> dict[str, str]:
 
 
 def _spread(ranks: Array, freedom: int) -> Array:
-    """√(χ²/ν) at these ranks of its distribution: the same rank for whatever shares seeds, whatever its ν."""
+    """Return √(χ²/ν) at these quantiles; readings that share seeds use the same quantile even if their ν differ."""
     from scipy import special
 
     return np.asarray(np.sqrt(2 * special.gammaincinv(freedom / 2, ranks) / freedom))
 
 
 def _content(readings: Sequence[Reading]) -> int:
-    """A seed that follows from the numbers, whatever their order."""
+    """Return a random seed derived from the numbers, independent of their order."""
     messages = sorted(repr((reading.value, sorted(reading.by_seed.items()))) for reading in readings)
     return int.from_bytes(hashlib.sha256("\n".join(messages).encode()).digest()[:8], "big")
 
 
 def hypervolume(gains: Array, reference: Array) -> float:
-    """How much of the space above the reference the points dominate; points below it in something add nothing."""
+    """Return the volume above the reference that the points dominate; points below it in any objective add nothing."""
     above = gains[(gains > reference).all(1)] - reference
     return _volume(above[on_frontier(above)]) if len(above) else 0.0
 
 
 def _volume(points: Array) -> float:
-    """Slices along the last objective, each as wide as the next lower level allows."""
+    """Compute the volume recursively as slabs along the last objective."""
     if points.shape[1] == 1:
         return float(points.max())
     levels = np.unique(points[:, -1])

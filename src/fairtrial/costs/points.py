@@ -1,4 +1,4 @@
-"""A configuration as a point: how good it was, how long it took, how much memory it needs."""
+"""A configuration as a point: its metric, its hours and the memory that it needs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import cached_property
 from typing import Any
 
 STILL = 1e-12
-"""Values that differ by less than this, relative to their size, differ by rounding."""
+"""Relative difference below which values differ only by rounding."""
 TIE = 1e-9
-"""Means that differ by no more than this, relative to the numbers that they come from, are equal in a ranking."""
+"""Relative difference up to which means are equal in a ranking; relative to the numbers that they are computed from."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A mean, and the value of each seed where they are known."""
+    """A mean, and the value per seed if known."""
 
     value: float
     by_seed: Mapping[str, float] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Reading:
 
     @cached_property
     def error(self) -> float | None:
-        """The standard error of the mean; None where the seeds say nothing about noise."""
+        """The standard error of the mean; None with fewer than two seeds or without variation."""
         if self.n < 2:
             return None
         spread = math.fsum((each - self.value) ** 2 for each in self.by_seed.values())
@@ -36,7 +36,7 @@ class Reading:
 
     @property
     def size(self) -> float:
-        """How large the numbers are that the mean comes from: rounding is relative to them, not to the mean."""
+        """The magnitude of the numbers behind the mean; rounding errors are relative to it, not to the mean."""
         return max(map(abs, self.by_seed.values()), default=abs(self.value))
 
     def scaled(self, factor: float) -> Reading:
@@ -44,11 +44,11 @@ class Reading:
 
 
 def levelled(values: Sequence[float], sizes: Sequence[float]) -> list[float]:
-    """The same values, where those that differ only by rounding are one and the same: the lowest of them.
+    """Replace values that differ only by rounding with the lowest of them.
 
-    Neighbours in order are equal if they differ by at most `TIE` times the larger of their sizes, and equality carries
-    on from neighbour to neighbour: it does not depend on the order of the points or on the sign of the values, and no
-    point can be equal to two others that are unequal. Values without such a neighbour stay what they are, bit for bit.
+    Neighbors in sorted order are equal if they differ by at most `TIE` times the larger of their sizes. Equality is
+    transitive: it does not depend on the order of the points or on the sign of the values, and no point can be equal to
+    two others that are unequal. Values without an equal neighbor stay bit-identical.
     """
     largest: dict[float, float] = {}
     for value, size in zip(values, sizes, strict=True):
@@ -66,7 +66,7 @@ Given = float | Iterable[float] | Mapping[str, float]
 
 
 def read(given: Given, owner: str) -> Reading:
-    """One number, numbers by seed, or a list of numbers whose seeds no other point is known to share."""
+    """Return a reading from one number, numbers by seed, or a list of numbers with seeds that no other point shares."""
     if isinstance(given, Mapping):
         by_seed = {str(seed): float(each) for seed, each in given.items()}
     elif isinstance(given, Iterable):
@@ -80,10 +80,10 @@ def read(given: Given, owner: str) -> Reading:
 
 @dataclass(frozen=True)
 class CostPoint:
-    """One configuration. `hours` are those on `device`; memory is in gigabytes, None where it is not known.
+    """One configuration. `hours` are the hours on `device`; memory is in gigabytes, None if unknown.
 
-    `accuracy` stands for the metric, whatever its name. Hours and metric are a number each, a list with one number per
-    seed, or a mapping from seed to number; only a mapping says which seeds are shared with other points.
+    `accuracy` is the metric, regardless of its name. Hours and metric are each a number, a list with one number per
+    seed, or a mapping from seed to number; only a mapping shows which seeds are shared with other points.
     """
 
     name: str
@@ -94,7 +94,7 @@ class CostPoint:
     settings: Mapping[str, Any] = field(default_factory=dict)
     memory_basis: str = "given"
     lost: int = 0
-    """Runs that ended without a number; each counts as the worst value seen."""
+    """Runs that ended without a number; each is scored as the worst observed value."""
 
     @cached_property
     def time(self) -> Reading:

@@ -1,7 +1,7 @@
-"""What an hour on a card costs, how much fits on it, how fast it is: a dated table that people can replace.
+"""Price per hour, memory and speed of cards: a dated table that users can replace.
 
 Speeds are relative to an A100-80GB. Those of the A100, the V100 and the T4 are rules of thumb; the others are ratios of
-dense half-precision peaks, which real trainings seldom reach in full. A table of one's own replaces all prices.
+dense half-precision peaks, which real training rarely reaches. A user's own table replaces all prices.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fairtrial.core.options import parse_options
 
 REFERENCE = "a100-80gb"
 STALE_DAYS = 270
-"""After that many days a list price is worth a second look."""
+"""Age in days after which a list price may be outdated."""
 
 THUMB = "rule of thumb"
 PEAK = "ratio of dense half-precision peaks"
@@ -28,7 +28,7 @@ PEAK = "ratio of dense half-precision peaks"
 
 @dataclass(frozen=True)
 class Card:
-    """A kind of device that one can rent, with what is known about it and from where."""
+    """A kind of device that can be rented, with its known properties and their source."""
 
     name: str
     usd_per_hour: float
@@ -52,7 +52,7 @@ class Card:
 
 @dataclass(frozen=True)
 class PriceTable:
-    """Cards by the word that people type. `speeds` also knows cards that have no price here."""
+    """Cards by name. `speeds` also includes cards that have no price in this table."""
 
     cards: Mapping[str, Card]
     source: str
@@ -63,7 +63,7 @@ class PriceTable:
         if card is None:
             raise UserError(
                 f"{self.source}: {unknown('card', name, self.cards)}",
-                hint="Cards of your own go into a file that is given with --prices.",
+                hint="Define your own cards in a file passed with --prices.",
             )
         return card
 
@@ -111,7 +111,7 @@ class PriceRow(BaseModel):
 
 
 class PriceFile(BaseModel):
-    """A price file: when and whence, and the cards."""
+    """A price file: date, source and cards."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -122,35 +122,35 @@ class PriceFile(BaseModel):
 
 
 def read_prices(values: Mapping[str, Any], where: str, today: date) -> PriceTable:
-    """A table from the content of a price file, or everything that is wrong with it."""
+    """Return a table from the content of a price file; raise one error that lists all its problems."""
     given: PriceFile = all_at_once(
         lambda: parse_options(PriceFile, values, where=where, noun="key"),
         lambda: _check_dates(values, where, today),
     )[0]
     names = [name.lower() for name in given.cards]
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    problems = [f"{where}: cards.{name}: is there twice" for name in twice]
+    problems = [f"{where}: cards.{name}: occurs twice" for name in twice]
     for name, row in given.cards.items():
         lacking = [word for word in ("memory_gb", "performance") if getattr(row, word) is None]
         if lacking and name.lower() not in BUILT_IN.cards:
             problems.append(
-                f"{where}: cards.{name}: {' and '.join(lacking)} must be given for a card that is not known"
+                f"{where}: cards.{name}: {' and '.join(lacking)} must be set for a card that Fairtrial does not know"
             )
     if problems:
-        raise UserError(problems[0], problems=problems[1:], hint="Correct the file given with --prices.")
+        raise UserError(problems[0], problems=problems[1:], hint="Correct the file passed with --prices.")
     cards = {name.lower(): _card(name.lower(), row, given) for name, row in given.cards.items()}
     return PriceTable(cards, where, {name: card.performance for name, card in BUILT_IN.cards.items()})
 
 
 def _check_dates(values: Mapping[str, Any], where: str, today: date) -> None:
-    """Whether prices are of a day that has come and not yet expired; what is no date is told elsewhere."""
+    """Raise an error if prices are from the future or expired; invalid dates are reported by the model."""
     problems = []
     if (day := _day(values.get("as_of"))) and day > today:
-        problems.append(f"{where}: as_of: {day} has not come yet")
+        problems.append(f"{where}: as_of: {day} is in the future")
     if (day := _day(values.get("valid_until"))) and day < today:
         problems.append(f"{where}: valid_until: these prices expired on {day}")
     if problems:
-        raise UserError(problems[0], problems=problems[1:], hint="Give prices that hold today with --prices.")
+        raise UserError(problems[0], problems=problems[1:], hint="Pass a file with current prices with --prices.")
 
 
 def _day(given: Any) -> date | None:

@@ -1,6 +1,6 @@
-"""Why a configuration was recommended, or what stands in the way: every sentence is computed from the points.
+"""Explain why a configuration was recommended, or why none is feasible; every sentence is computed from the points.
 
-Every figure that was converted from another device is marked.
+Every figure that was converted from another device is marked as approximate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fairtrial.costs.frontier import OptimizationTarget
 
 
 def explain(recommendation: Recommendation) -> list[str]:
-    """The reasons, the most important first."""
+    """Return the reasons, most important first."""
     return _explain_choice(recommendation) if recommendation.chosen else _explain_nothing(recommendation)
 
 
@@ -74,7 +74,7 @@ VERBS = {"max_cost": "costs", "max_time": "takes", "max_memory": "needs"}
 
 
 def shown_limit(constraint: str, value: float) -> str:
-    """A value of what a constraint is about, with its unit."""
+    """Format a value of a constraint with its unit."""
     if constraint == "max_cost":
         return shown_money(value)
     if constraint == "max_time":
@@ -99,7 +99,7 @@ def _margin(check: ConstraintCheck, chosen: Priced, judged: OptimizationTarget) 
 
 
 def _missed(bound: Binding, recommendation: Recommendation) -> str:
-    """What a binding constraint kept out."""
+    """Describe the configuration that a binding constraint excluded."""
     instead, judged = bound.instead, recommendation.judged
     limit = shown_limit(bound.constraint, bound.limit)
     name = bound.constraint.replace("_", "-")
@@ -117,13 +117,13 @@ def _missed(bound: Binding, recommendation: Recommendation) -> str:
 
 
 def _unlike(recommendation: Recommendation) -> list[str]:
-    """Who else might be the better choice."""
+    """Name the configurations that are statistically indistinguishable from the chosen one."""
     if not recommendation.alike:
         return []
     message = ", ".join(
         f"{name} (better in {shown_chance(share)} of draws)" for name, share in recommendation.alike.items()
     )
-    return [f"By {recommendation.judged.quantity} it cannot be told apart from {message}."]
+    return [f"By {recommendation.judged.quantity} it is statistically indistinguishable from {message}."]
 
 
 def _cheaper(recommendation: Recommendation) -> list[str]:
@@ -151,17 +151,17 @@ def _explain_nothing(recommendation: Recommendation) -> list[str]:
         dict.fromkeys(each.priced.name for each in recommendation.candidates if each.priced.point.memory is None)
     )
     if unknown_:
-        messages.append(f"Whether {', '.join(unknown_)} fits is not known: its memory was not measured.")
+        messages.append(f"Whether {', '.join(unknown_)} fits is unknown: its memory was not measured.")
     single = [each for each in recommendation.relaxations if each.needed is not None]
     messages += [_would_do(each, recommendation) for each in single]
     if not single and len(unknown_) < count:
-        messages.append("No constraint alone can be relaxed far enough: at least two must give.")
+        messages.append("Relaxing a single constraint is not enough: at least two must be relaxed.")
     joint = recommendation.joint
     if joint is not None and len(joint.changes) > 1:
         name = _label(joint.candidate.priced, recommendation)
         messages.append(
             f"Smallest joint change: {_moved(joint, recommendation)} would make {name} feasible. "
-            f"No limit moves by more than {_percent(joint.largest)} of itself."
+            f"No limit changes by more than {_percent(joint.largest)}."
         )
     elif joint is not None and len(single) > 1:
         [least] = joint.changes
@@ -172,7 +172,7 @@ def _explain_nothing(recommendation: Recommendation) -> list[str]:
 
 
 def _bound_together(recommendation: Recommendation) -> list[str]:
-    """Constraints that keep a better configuration out although none of them does so alone."""
+    """Name constraints that together exclude a better configuration although none of them does so alone."""
     joint = recommendation.joint
     if joint is None or len(joint.changes) < 2:
         return []
@@ -189,12 +189,12 @@ def _moved(joint: JointRelaxation, recommendation: Recommendation) -> str:
 
 
 def _percent(share: float) -> str:
-    """Rounded up, so that it bounds what it is about."""
+    """Format a share in percent, rounded up, so that it is an upper bound."""
     return f"{math.ceil(1000 * share - SLACK) / 10:,.3g} %" if share < 1 else f"{math.ceil(100 * share - SLACK):,} %"
 
 
 def _would_do(relaxed: Relaxation, recommendation: Recommendation) -> str:
-    """A relaxation as it can be typed."""
+    """Describe a relaxation as options that the user can type."""
     assert relaxed.candidate is not None
     priced = relaxed.candidate.priced
     change = _change(relaxed, recommendation)
@@ -204,7 +204,7 @@ def _would_do(relaxed: Relaxation, recommendation: Recommendation) -> str:
 
 
 def _change(relaxed: Relaxation, recommendation: Recommendation) -> str:
-    """`--max-cost 31.2 instead of 31.1`"""
+    """Return `--max-cost 31.2 instead of 31.1`."""
     assert relaxed.needed is not None and relaxed.candidate is not None
     priced = relaxed.candidate.priced
     number = _typed(relaxed.needed, relaxed.limit, up=is_upper(relaxed.constraint, recommendation.judged))
@@ -218,16 +218,16 @@ def _noun(constraint: str) -> str:
 
 
 def _mark(relaxed: Relaxation) -> str:
-    """Limits on hours and money that were converted from another device are estimates."""
+    """Mark limits on hours and cost that were converted from another device as estimates."""
     assert relaxed.candidate is not None
     return " (an estimate)" if relaxed.constraint in CONVERTED and relaxed.candidate.priced.basis else ""
 
 
 def _typed(needed: float, limit: float, *, up: bool) -> str:
-    """The needed limit in the option's own unit, with as few digits as do, never rounded to where it would not do."""
+    """Format the needed limit in the option's unit with as few digits as possible, rounded so that it suffices."""
     for digits in range(3, 17):
         unit = 10.0 ** (math.floor(math.log10(abs(needed) or 1.0)) + 1 - digits)
-        if unit == 0:  # below what floating point can divide by
+        if unit == 0:  # underflow: cannot divide by it
             break
         steps = needed / unit
         rounded = (math.ceil(steps - SLACK) if up else math.floor(steps + SLACK)) * unit

@@ -1,7 +1,7 @@
-"""Which configuration to take under a budget, a deadline and a card's memory.
+"""Recommend a configuration under a budget, a deadline and a card's memory.
 
-A constraint is judged by the mean, and where seeds are known it comes with the probability that it is met: a mean that
-meets it has at least an even chance. `confidence` asks for more than that.
+A constraint is judged by the mean; if values per seed are known, the probability that it is met is added. A mean that
+meets the limit has a probability of at least 0.5. `confidence` requires a higher one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def recommend(
     objective: str = "accuracy",
     cards: Sequence[Card] = (),
 ) -> Recommendation:
-    """The best feasible configuration by one objective; with several cards, on the card that suits it best."""
+    """Return the best feasible configuration by one objective; with several cards, on the best card."""
     check_objective(objective, judged)
     constraints.check(judged)
     priced = [each for card in cards or [model.card] for each in price_points(points, model.on(card), judged)]
@@ -64,8 +64,8 @@ def check_objective(objective: str, judged: OptimizationTarget) -> None:
     if objective not in OBJECTIVES:
         raise InvalidOptions(unknown("objective", objective, OBJECTIVES), hint=f"Objectives: {', '.join(OBJECTIVES)}.")
     if objective == "value" and not judged.bounded:
-        why = "can be negative" if judged.direction == "max" else "is to be small"
-        raise InvalidOptions(f"value: {judged.quantity} {why}, so {judged.quantity} per dollar means nothing")
+        why = "can be negative" if judged.direction == "max" else "is better when lower"
+        raise InvalidOptions(f"value: {judged.quantity} {why}, so {judged.quantity} per dollar is meaningless")
 
 
 def _checks(priced: Priced, constraints: Constraints, judged: OptimizationTarget) -> list[ConstraintCheck]:
@@ -81,7 +81,7 @@ def _checks(priced: Priced, constraints: Constraints, judged: OptimizationTarget
 
 
 def _check(name: str, limit: float, reading: Reading | None, sign: float, confidence: float | None) -> ConstraintCheck:
-    """`sign` is +1 where the value must be at least the limit, −1 where at most."""
+    """Check one constraint. `sign` is +1 if the value must be at least the limit, −1 if at most."""
     if reading is None:
         return ConstraintCheck(name, limit, None, None, met=False, needed=None)
     needed, probability = reading.value, None
@@ -96,15 +96,15 @@ def _check(name: str, limit: float, reading: Reading | None, sign: float, confid
 
 
 BY_MERIT = 4
-"""So many places of a rank are about merit; names come after them."""
+"""Number of leading entries of a rank that measure merit; names follow as tie-breakers."""
 
 
 def _rank(
     candidates: Sequence[Candidate], objective: str, judged: OptimizationTarget
 ) -> Callable[[Candidate], tuple[Any, ...]]:
-    """Smaller is better. What the objective leaves open is decided by the others, so that none is wasted.
+    """Return a sort key; smaller is better. Ties in the objective are decided by metric, cost and hours.
 
-    What differs by rounding alone is left open: see `levelled`.
+    Values that differ only by rounding are ties: see `levelled`.
     """
     sign = judged.sign("accuracy")
     priced = [candidate.priced for candidate in candidates]
@@ -137,7 +137,7 @@ def _bindings(
 
 
 def _relaxations(candidates: Sequence[Candidate], judged: OptimizationTarget) -> list[Relaxation]:
-    """For each constraint, the candidate that asks for least while all others hold."""
+    """For each constraint, find the candidate with the smallest relaxation that meets all other constraints."""
     relaxations = []
     for check in candidates[0].checks:
         name = check.constraint
@@ -152,9 +152,9 @@ def _relaxations(candidates: Sequence[Candidate], judged: OptimizationTarget) ->
 
 
 def _joint(candidates: Sequence[Candidate], rank: Callable[[Candidate], tuple[Any, ...]]) -> JointRelaxation | None:
-    """The candidate whose limits have to move least together: by the largest relative change, then by their sum.
+    """Return the candidate with the smallest joint change of limits: by the largest relative change, then by their sum.
 
-    Another card is not a limit that a person can move, so candidates that fit their card come first.
+    The card's memory is not a limit that the user can change, so candidates that fit their card come first.
     """
     joint_relaxations = []
     for candidate in candidates:

@@ -1,1 +1,1 @@
-"""Which runs? Studies, variants and seeds become fully resolved cells."""
+"""Planning: turns studies, variants and seeds into fully resolved cells."""

@@ -1,4 +1,4 @@
-"""What is taken away? Sets of components: each alone, named combinations, all pairs, or every subset."""
+"""Ablations: the sets of components to remove, each alone, in named combinations, in all pairs, or as every subset."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Removed = tuple[str, ...]
 def check_components(recipe: LoadedRecipe, names: Sequence[str]) -> None:
     valid = recipe.components
     if not valid:
-        raise InvalidOptions(f"recipe '{recipe.name}' has no components that could be taken away")
+        raise InvalidOptions(f"recipe '{recipe.name}' has no components that can be removed")
     problems = [unknown("component", name, valid) for name in names if name not in valid]
     problems += [f"component {name} is named twice" for name in dict.fromkeys(names) if names.count(name) > 1]
     if not names:
@@ -30,7 +30,7 @@ def check_components(recipe: LoadedRecipe, names: Sequence[str]) -> None:
 def removals(
     components: Sequence[str], *, also: Sequence[str] = (), all_pairs: bool = False, factorial: bool = False
 ) -> list[Removed]:
-    """The sets to take away; the empty one, the full model, comes first."""
+    """Return the sets of components to remove; the empty set (the full model) comes first."""
     if factorial and len(components) > MOST_FACTORIAL:
         raise InvalidOptions(
             f"a factorial of {len(components)} components has {2 ** len(components)} settings",
@@ -50,7 +50,7 @@ def removals(
 
 
 def variants_without(recipe: LoadedRecipe, sets: Sequence[Removed]) -> dict[str, dict[str, Any]]:
-    """Variants by name: `full`, `without attention_loss`, `without temperature+attention_loss`."""
+    """Return variants by name: `full`, `without attention_loss`, `without temperature+attention_loss`."""
     return {variant_of(removed): _changes(recipe.components, removed) for removed in sets}
 
 

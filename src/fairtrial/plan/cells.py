@@ -1,4 +1,4 @@
-"""Cells: every variant with every seed, each option resolved and checked before anything starts."""
+"""Cells: every variant with every seed. All options are resolved and checked before the first run starts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fairtrial.plan.study import Study
 
 LONGEST_LABEL = 72
 MOST_RUNS = 100_000
-"""Of one study, so that planning it takes seconds, not hours."""
+"""Maximum number of runs of one study, so that planning takes seconds, not hours."""
 
 
 def plan_study(study: Study, recipe: LoadedRecipe) -> list[RunSpec]:
-    """All cells of a study, seed by seed, so that an interrupted launch leaves whole pairs behind."""
+    """Return all cells of a study, ordered by seed, so that an interrupted launch leaves complete pairs."""
     arms, problems = {}, []
     for variant, values in study.variants.items():
         try:
@@ -36,15 +36,15 @@ def plan_study(study: Study, recipe: LoadedRecipe) -> list[RunSpec]:
     if len(arms) * len(seeds) > MOST_RUNS:
         raise InvalidOptions(
             f"{len(arms):,} variants with {len(seeds):,} seeds are more than {MOST_RUNS:,} runs",
-            hint="Split the study, or ask for fewer seeds.",
+            hint="Split the study, or use fewer seeds.",
         )
     return [replace(arm, seed=seed) for seed in seeds for arm in arms.values()]
 
 
 def resolve(recipe: LoadedRecipe, values: Mapping[str, Any], *, where: str) -> Options:
-    """Options from given values; keys that are no options go where the recipe takes free values, if it does.
+    """Return validated options. If the recipe accepts free values, keys that are not options are stored there.
 
-    Credentials among the values become references to the environment, so that no name and no file holds them.
+    Credentials among the values become references to environment variables, so that no name or file contains them.
     """
     values = conceal(values)
     free = recipe.options.free_values
@@ -71,13 +71,13 @@ def spec_of(
 
 
 def label(recipe: LoadedRecipe, options: Options) -> str:
-    """A variant's name from the options that a person chose: `model=cnn,steps=3000`, or `default`."""
+    """Return a variant's name from its non-default options: `model=cnn,steps=3000`, or `default`."""
     identity = result_options(recipe.options, options)
     return name_of({name: value for name, value in options.differing().items() if name in identity}) or "default"
 
 
 def name_of(chosen: Mapping[str, Any]) -> str:
-    """Option values as a name that can be a folder; long or strange ones are told apart by a hash."""
+    """Return option values as a valid directory name; a hash keeps long or sanitized names distinct."""
     text = ",".join(f"{name}={_short(value)}" for name, value in chosen.items())
     name = re.sub(r"[^A-Za-z0-9._+=,@-]+", "-", text).strip("-")
     if name == text and len(name) <= LONGEST_LABEL:

@@ -1,6 +1,7 @@
-"""Which values? Ranges that end where they say, lists, logarithmic ranges, and how several of them go together.
+"""Grids of option values: ranges with exact end points, lists, logarithmic ranges, and their combinations.
 
-A range is counted, not added up: 0 to 1 by 0.1 has eleven values, and the last is 1.0 exactly.
+Values of a range are computed by index, not by repeated addition: 0 to 1 by 0.1 has eleven values, and the last is
+exactly 1.0.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from fairtrial.plan.cells import name_of, resolve
 
 MOST_VALUES = 10_000
 HALVINGS = 10
-"""So many times a step past the end of a grid is halved before the end counts as the limit of what is possible."""
-FORMS = "1:8:0.5 (from, to, by), 1,2,4 (a list) or log:1e-4:1e-1:7 (from, to, how many)"
+"""How often a step past the end of a grid is halved before the end counts as the limit of valid values."""
+FORMS = "1:8:0.5 (start, end, step), 1,2,4 (a list) or log:1e-4:1e-1:7 (start, end, count)"
 
 
 @dataclass(frozen=True)
 class GridAxis:
-    """One option and the values that it takes. `span` says what a person asked for, for those who read it later."""
+    """One option and the values that it takes. `span` records the range that the user requested, for reports."""
 
     name: str
     values: tuple[Any, ...]
@@ -34,7 +35,7 @@ class GridAxis:
 
 
 def span(name: str, start: float, end: float, step: float) -> GridAxis:
-    """From start to end by step, both ends included."""
+    """Return an axis from start to end by step, both ends included."""
     problems = [
         f"{name}: {word} must be a finite number, not {value}"
         for word, value in (("start", start), ("end", end), ("step", step))
@@ -45,30 +46,30 @@ def span(name: str, start: float, end: float, step: float) -> GridAxis:
     if not problems and end < start:
         problems.append(f"{name}: the range is reversed, from {start:g} to {end:g}")
     if problems:
-        raise InvalidOptions(problems[0], problems=problems[1:], hint="Like --start 1 --end 8 --step 0.5.")
+        raise InvalidOptions(problems[0], problems=problems[1:], hint="Example: --start 1 --end 8 --step 0.5.")
     _limit(name, (end - start) / step + 1, "Use a larger step.")
     first, last, by = (Decimal(repr(float(value))) for value in (start, end, step))
     count, rest = divmod(last - first, by)
     if rest:
         near = [repr(float(first + by * n)) for n in (count, count + 1)]
         raise InvalidOptions(
-            f"{name}: from {start:g} by {step:g} one does not come to {end:g}", hint=f"End at {near[0]} or {near[1]}."
+            f"{name}: steps of {step:g} from {start:g} do not reach {end:g}", hint=f"End at {near[0]} or {near[1]}."
         )
     values = tuple(float(first + by * n) for n in range(int(count) + 1))
     return GridAxis(name, values, {"start": values[0], "end": values[-1], "step": float(step)})
 
 
 def log_span(name: str, start: float, end: float, count: int) -> GridAxis:
-    """So many values from start to end, each the same factor above the one before."""
+    """Return an axis of `count` values from start to end, with a constant ratio between neighbors."""
     if not (0 < start < end < math.inf) or count < 2:
         raise InvalidOptions(
-            f"{name}: a logarithmic range goes from a positive number to a larger one in at least 2 values, "
-            f"not from {start:g} to {end:g} in {count}"
+            f"{name}: a logarithmic range needs a positive start, a larger end and at least 2 values, "
+            f"not {start:g} to {end:g} with {count}"
         )
-    _limit(name, count, "Ask for fewer.")
+    _limit(name, count, "Use fewer values.")
     inner = [math.exp(math.log(start) + (math.log(end) - math.log(start)) * n / (count - 1)) for n in range(count)]
     values = (float(start), *(float(f"{value:.6g}") for value in inner[1:-1]), float(end))
-    if len(set(values)) < count:  # a range so narrow needs all its digits
+    if len(set(values)) < count:  # six digits do not distinguish the values of a very narrow range
         values = (float(start), *inner[1:-1], float(end))
     return GridAxis(name, values, {"start": values[0], "end": values[-1], "count": count}, log=True)
 
@@ -79,7 +80,7 @@ def _limit(name: str, count: float, hint: str) -> None:
 
 
 def parse_axis(text: str) -> GridAxis:
-    """`temperature=1:8:0.5`, `alpha=0.1,0.5` or `lr=log:1e-4:1e-1:7`."""
+    """Parse `temperature=1:8:0.5`, `alpha=0.1,0.5` or `lr=log:1e-4:1e-1:7`."""
     name, equals, values = text.partition("=")
     name = name.strip().replace("-", "_")
     if not (equals and name and values.strip()):
@@ -91,15 +92,15 @@ def parse_axis(text: str) -> GridAxis:
         if len(parts) == 3:
             return span(name, *(float(part) for part in parts))
     except ValueError:
-        raise InvalidOptions(f"{name}: '{values}' holds something that is not a number", hint=f"Use {FORMS}.") from None
+        raise InvalidOptions(f"{name}: '{values}' has a value that is not a number", hint=f"Use {FORMS}.") from None
     if len(parts) > 1:
-        raise InvalidOptions(f"{name}: '{values}' is no range", hint=f"Use {FORMS}.")
+        raise InvalidOptions(f"{name}: '{values}' is not a valid range", hint=f"Use {FORMS}.")
     return GridAxis(name, tuple(part.strip() for part in values.split(",")))
 
 
 @dataclass(frozen=True)
 class GridPoint:
-    """One setting of a sweep: the values as the recipe takes them, and the variant that they make."""
+    """One setting of a sweep: the option values as the recipe parsed them, and the name of the variant."""
 
     variant: str
     values: Mapping[str, Any]
@@ -108,7 +109,7 @@ class GridPoint:
 def lay_out(
     recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[GridAxis], *, zipped: bool
 ) -> list[GridPoint]:
-    """Every setting of a sweep, checked: all combinations of the axes, or with `zipped` their values side by side."""
+    """Return every setting of a sweep, validated: all combinations of the axes, or with `zipped` values in parallel."""
     _check_axes(recipe, fixed, axes, zipped=zipped)
     rows = zip(*(axis.values for axis in axes), strict=True) if zipped else itertools.product(*(a.values for a in axes))
     points, problems = [], []
@@ -124,7 +125,7 @@ def lay_out(
     names = [point.variant for point in points]
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
-        raise InvalidOptions(f"the setting {twice} is there twice")
+        raise InvalidOptions(f"the setting {twice} occurs twice")
     return points
 
 
@@ -140,9 +141,9 @@ def _check_axes(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[G
     lengths = {axis.name: len(axis.values) for axis in axes}
     if zipped and len(set(lengths.values())) > 1:
         message = ", ".join(f"{name} has {count}" for name, count in lengths.items())
-        problems.append(f"values that go side by side must be equally many: {message}")
+        problems.append(f"--zip needs the same number of values for every option: {message}")
     if problems:
-        raise InvalidOptions(problems[0], problems=problems[1:], hint=f"Like --param temperature={FORMS}.")
+        raise InvalidOptions(problems[0], problems=problems[1:], hint=f"Example: --param temperature={FORMS}.")
     if not zipped:
         _limit("all combinations", math.prod(lengths.values()), "Use fewer values, or --zip.")
 
@@ -150,7 +151,7 @@ def _check_axes(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[G
 def _point(recipe: LoadedRecipe, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> GridPoint:
     where = ", ".join(f"{name}={value}" for name, value in given.items())
     options = resolve(recipe, {**fixed, **given}, where=where)
-    known = options.to_dict()  # as the recipe understood it: the text `4` of a number option is 4.0
+    known = options.to_dict()  # values as the recipe parsed them: the text `4` of a float option is 4.0
     values = {name: known.get(name, value) for name, value in given.items()}
     return GridPoint(name_of(values), values)
 
@@ -161,10 +162,11 @@ def defaults_of(recipe: LoadedRecipe, names: Sequence[str]) -> dict[str, Any]:
 
 
 def beyond(recipe: LoadedRecipe, fixed: Mapping[str, Any], point: GridPoint, axis: GridAxis) -> bool:
-    """Whether the values of an axis could go on past the end that this point is at.
+    """Return whether the point is at an end of the axis and valid values exist beyond that end.
 
-    They can if any value up to one step further is valid: the whole step, or a half, a quarter … of it; of a whole
-    number also the next one. The best of a range at the very limit of what is possible says nothing about the range.
+    A value beyond the end is tried at one whole step, a half, a quarter … of it; for an integer also the next one.
+    If no such value is valid, the end is the limit of the option, and a best value there is not a reason to widen the
+    range.
     """
     tried = sorted(number for value in axis.values if (number := _number(value)) is not None)
     here = _number(point.values[axis.name])
@@ -178,7 +180,7 @@ def beyond(recipe: LoadedRecipe, fixed: Mapping[str, Any], point: GridPoint, axi
 
 
 def _further(here: float, neighbour: float, log: bool, *, whole: bool) -> list[float]:
-    """Values past the end of a grid, from one step further down to a thousandth of it."""
+    """Return values past the end of a grid, from one whole step down to about a thousandth of a step."""
     parts = [0.5**halvings for halvings in range(HALVINGS + 1)]
     if log and neighbour > 0 and here > 0:
         candidates = [here * (here / neighbour) ** part for part in parts]

@@ -1,4 +1,4 @@
-"""A study: variants × seeds, and the analysis that was decided on before the first run."""
+"""A study: variants × seeds, and the analysis that is chosen before the first run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fairtrial.core.untrusted import parse_json, read_file
 
 DEFAULT_SEEDS = 15
 LARGEST_YAML_BYTES = 1 << 20
-"""PyYAML reads some 200 kB in a second; no study, price list or configuration comes near this size."""
+"""Size limit of YAML files in bytes. PyYAML reads about 200 kB per second; real files are far below this limit."""
 
 
 def _one_variant() -> dict[str, dict[str, Any]]:
@@ -35,16 +35,16 @@ else:
 
 
 class Summary(BaseModel):
-    """How a series becomes one number per run."""
+    """The rule that turns a series into one number per run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     type: SummaryName = Field(default="last", description="Rule that turns a run's series into one number.")
-    window: str | None = Field(default=None, description="Steps it looks at, as FIRST:LAST; default: all.")
-    percent: float | None = Field(default=None, description="Share of the steps it looks at instead.", gt=0, le=1)
-    percent_window: Literal["first", "last"] = Field(default="last", description="Which end that share is taken from.")
-    points: int = Field(default=1, description="For last: how many points are averaged.", ge=1)
-    threshold: float | None = Field(default=None, description="For time_to: the value to be reached.")
+    window: str | None = Field(default=None, description="Range of steps that it uses, as FIRST:LAST; default: all.")
+    percent: float | None = Field(default=None, description="Fraction of the steps that it uses instead.", gt=0, le=1)
+    percent_window: Literal["first", "last"] = Field(default="last", description="End that the fraction is taken from.")
+    points: int = Field(default=1, description="For last: number of points that are averaged.", ge=1)
+    threshold: float | None = Field(default=None, description="For time_to: the value to reach.")
 
     @field_validator("window", mode="before")
     @classmethod
@@ -59,14 +59,14 @@ class Summary(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> Summary:
         if self.window is not None and self.percent is not None:
-            raise ValueError("summary: a window is given in steps or as a share of them, not both")
+            raise ValueError("summary: set either window or percent, not both")
         if (self.type == "time_to") != (self.threshold is not None):
-            raise ValueError("summary: time_to needs a threshold, and nothing else takes one")
+            raise ValueError("summary: time_to needs a threshold, and no other type takes one")
         return self
 
 
 class Study(BaseModel):
-    """A study file. Unknown keys are errors; everything but the name and the recipe has a default."""
+    """A study file. Unknown keys are errors; all keys except the name and the recipe have defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -78,20 +78,20 @@ class Study(BaseModel):
         description="Named sets of option values; the first is the control.",
     )
     seeds: int | list[int] = Field(
-        default=DEFAULT_SEEDS, description="How many of the fixed seeds, or a list of your own."
+        default=DEFAULT_SEEDS, description="Number of seeds from the fixed list, or a list of your own."
     )
     metric: str | None = Field(default=None, description="Metric that the verdict is about; default: the recipe's.")
-    direction: Literal["max", "min"] | None = Field(default=None, description="Whether more or less of it is better.")
+    direction: Literal["max", "min"] | None = Field(default=None, description="Whether high or low values are better.")
     summary: Summary = Field(default_factory=lambda: Summary.model_validate({}), description="One number per run.")
     sesoi: float | None = Field(default=None, description="Smallest difference that would matter to you.", gt=0)
-    alpha: float = Field(default=0.05, description="Error rate that the verdict may have.", gt=0, lt=0.5)
+    alpha: float = Field(default=0.05, description="Maximum error rate of the verdict.", gt=0, lt=0.5)
     adjust: str | None = Field(
         default=None,
-        description="Covariate from before the change that differences are adjusted for: a metric, or variant:NAME.",
+        description="Covariate to adjust for, measured before the change: a metric, or variant:NAME.",
         min_length=1,
     )
     benchmark: BenchmarkSettings | None = Field(
-        default=None, description="What scores are held against, and what selects the best checkpoint."
+        default=None, description="Reference scores for normalization, and the rule that selects the best checkpoint."
     )
 
     secrets: list[str] = Field(
@@ -102,7 +102,7 @@ class Study(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _holds_no_secret(cls, values: Any) -> Any:
-        """Whatever looks like a credential is in the environment from here on, and never in a file."""
+        """Replace values that look like credentials by references to environment variables, so no file stores them."""
         return conceal_study(values) if isinstance(values, Mapping) else values
 
     @field_validator("options", mode="before")
@@ -115,7 +115,7 @@ class Study(BaseModel):
     def _seeds_are_numbers(cls, seeds: Any) -> Any:
         listed = seeds if isinstance(seeds, list) else [seeds]
         if any(type(seed) is not int for seed in listed):
-            raise ValueError(f"must be a whole number, or a list of them, not {seeds!r}")
+            raise ValueError(f"must be an integer or a list of integers, not {seeds!r}")
         return seeds
 
     @field_validator("variants", mode="before")
@@ -133,10 +133,10 @@ class Study(BaseModel):
         if how_many > MOST_SEEDS:
             raise ValueError(f"{how_many:,} seeds are more than {MOST_SEEDS:,}")
         if not listed or min(listed) < 0 or max(listed) > MOST_SEED:
-            raise ValueError("must be whole numbers from 0 up, below 2^63")
+            raise ValueError("must be integers from 0 to 2^63 - 1")
         if len(set(listed)) < len(listed):
             twice = sorted(seed for seed, count in Counter(listed).items() if count > 1)
-            raise ValueError(f"the same seed twice is not another run: {', '.join(map(str, twice[:5]))}")
+            raise ValueError(f"each seed may occur only once; repeated: {', '.join(map(str, twice[:5]))}")
         return seeds
 
     @model_validator(mode="after")
@@ -152,7 +152,7 @@ class Study(BaseModel):
 
     @model_validator(mode="after")
     def _adjusts_for_another_variant(self) -> Study:
-        """Of `variant:NAME`; which metrics there will be is not known yet."""
+        """Check `variant:NAME` only; the metrics of the study are not known yet."""
         baseline = baseline_variant(self.adjust)
         if baseline is not None and baseline not in self.variants:
             raise ValueError(f"adjust: no variant '{baseline}' in this study")
@@ -160,7 +160,7 @@ class Study(BaseModel):
 
     @property
     def shared_options(self) -> dict[str, Any]:
-        """What every variant has, the benchmark's settings among it."""
+        """The options that all variants share, including the benchmark settings."""
         if self.benchmark is None:
             return self.options
         return {"benchmark": self.benchmark.model_dump(mode="json", exclude_none=True), **self.options}
@@ -175,32 +175,32 @@ class Study(BaseModel):
 
 
 def read_study(path: Path) -> Study:
-    """A study from a YAML file, or everything that is wrong with the file."""
+    """Read a study from a YAML file. Raises one error that lists all problems of the file."""
     study = parse_options(Study, read_mapping(path), where=path.name, noun="key")
     recipe_file = path.parent / study.recipe
-    if study.recipe.endswith(".py") and recipe_file.is_file():  # a recipe file is looked for beside its study first
+    if study.recipe.endswith(".py") and recipe_file.is_file():  # a path relative to the study file takes precedence
         return study.model_copy(update={"recipe": str(recipe_file)})
     return study
 
 
 def read_mapping(path: Path, hint: str = "Write one with: fairtrial init") -> dict[str, Any]:
-    """The mapping in a YAML file, or one sentence on why there is none."""
+    """Return the mapping in a YAML file; raise a `UserError` if the file does not contain one."""
     content = read_data(path, hint=hint)
     if not isinstance(content, dict):
-        raise UserError(f"{path} does not hold a mapping of keys to values", hint=hint)
+        raise UserError(f"{path} does not contain a mapping of keys to values", hint=hint)
     return content
 
 
 def parse_mapping(text: str, path: Path) -> dict[str, Any]:
-    """The mapping in the text of a YAML file that is not on this disk under its name."""
+    """Return the mapping in a YAML text that was already read; `path` names it in messages."""
     content = parse_data(text, path)
     if not isinstance(content, dict):
-        raise UserError(f"{path} does not hold a mapping of keys to values")
+        raise UserError(f"{path} does not contain a mapping of keys to values")
     return content
 
 
 def read_data(path: Path, hint: str) -> Any:
-    """What a YAML or JSON file holds, or one sentence on why it cannot be read."""
+    """Return the content of a YAML or JSON file; raise a `UserError` if it cannot be read."""
     try:
         text = read_file(path, most=LARGEST_YAML_BYTES, hint=hint).decode()
     except FileNotFoundError:
@@ -211,7 +211,7 @@ def read_data(path: Path, hint: str) -> Any:
 
 
 def parse_data(text: str, path: Path) -> Any:
-    """The values that a text spells, as YAML or JSON by the suffix of its name."""
+    """Parse a text as JSON if the suffix of `path` is `.json`, else as YAML."""
     import yaml
 
     from fairtrial.core.yaml_values import load_yaml

@@ -1,1 +1,1 @@
-"""At what expense? Observers and meters that look and never touch."""
+"""Measurement of time and memory, with observers that never change the training."""

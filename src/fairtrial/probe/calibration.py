@@ -1,4 +1,4 @@
-"""How fast is this machine? Timed on what training mostly does, for as long as it takes to be steady."""
+"""Measure the speed of this machine with matrix products, the main operation of training."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from fairtrial.core.devices import Calibration
 
 SIZE = 768
 CARD_SIZE = 4096
-"""A card has to be filled to show what it can do."""
+"""Matrix size for GPUs; only large matrices reach the full speed of a GPU."""
 REPEATS = 15
 PRODUCTS = 4
-"""Matrix products per repetition: long enough for the clock, short enough to slip between other work."""
+"""Matrix products per repetition: long enough for the clock, short enough to fit between other work."""
 
 
 def calibrate(name: str, threads: int, device: str = "cpu") -> Calibration:
-    """The median rate of single-precision matrix products, with the quartiles of its repetitions, and the best."""
+    """Measure the rate of single-precision matrix products: the median, quartiles and maximum over repetitions."""
     import numpy
     import torch
 
@@ -35,9 +35,9 @@ def calibrate(name: str, threads: int, device: str = "cpu") -> Calibration:
 
 
 def _rate(torch, a, b, out) -> float:  # type: ignore[no-untyped-def]
-    """GFLOP/s of a few products in a row."""
+    """Return the GFLOP/s of a few consecutive products."""
     start = time.perf_counter()
     for _ in range(PRODUCTS):
         torch.mm(a, b, out=out)
-    float(out[0, 0])  # a device that works behind the program's back has finished when it gives this
+    float(out[0, 0])  # waits for an asynchronous device, because it needs the result
     return PRODUCTS * 2 * len(a) ** 3 / (time.perf_counter() - start) / 1e9

@@ -1,4 +1,4 @@
-"""What the graphics cards do, asked of the driver; where there is none, the reason is the answer."""
+"""Load and memory of the GPUs, read from the NVIDIA driver, or the reason why they are unavailable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class GpuReading:
-    """One card at one moment."""
+    """The state of one GPU at one point in time."""
 
     name: str
     load_percent: float
@@ -17,7 +17,7 @@ class GpuReading:
 
 
 class Gpus:
-    """The cards of this machine. `unavailable` says why there are none."""
+    """The GPUs of this machine. `unavailable` is the reason if there are none."""
 
     def __init__(self) -> None:
         self.unavailable: str | None = None
@@ -32,26 +32,26 @@ class Gpus:
             pynvml.nvmlInit()
             self._handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
         except pynvml.NVMLError as error:
-            self.unavailable = f"no NVIDIA driver answers ({error})"
+            self.unavailable = f"no NVIDIA driver responds ({error})"
             return
         self._nvml = pynvml
         if not self._handles:
-            self.unavailable = "the driver knows no card"
+            self.unavailable = "the driver reports no GPU"
 
     @property
     def count(self) -> int:
         return len(self._handles)
 
     def read(self) -> list[GpuReading]:
-        """All cards now; a driver that stops answering makes them unavailable from then on."""
+        """Return the current state of all GPUs. If the driver stops responding, they are unavailable from then on."""
         try:
             return [self._reading(handle) for handle in self._handles]
         except self._nvml.NVMLError as error:
-            self.unavailable = f"the driver does not tell ({error})"
+            self.unavailable = f"the driver does not respond ({error})"
             return []
 
     def stats(self) -> dict[str, Any]:
-        """The fields of a `device_stats` event: every card as it is now, or why there is none to speak of."""
+        """Return the fields of a `device_stats` event: the current state of every GPU, or why it is unavailable."""
         readings = self.read() if self.unavailable is None else []
         return {"devices": [asdict(each) for each in readings]} if readings else {"unavailable": self.unavailable}
 

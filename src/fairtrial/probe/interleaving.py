@@ -1,4 +1,4 @@
-"""Who is timed when: in turns, so that a machine whose speed drifts is as unkind to one side as to the other."""
+"""Interleaved timing, so that a drift of the machine's speed affects all sides equally."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ Key = TypeVar("Key")
 
 
 def abba(sides: Sequence[Block], rounds: int, on_round: Callable[[int], None] = lambda _: None) -> list[list[float]]:
-    """Seconds per round of both: A B B A, then B A A B, and so on. A steady drift is the same for both in a round."""
+    """Return the seconds per round of both sides, in the order A B B A, then B A A B, and so on.
+
+    A linear drift has the same effect on both sides of a round.
+    """
     times: list[list[float]] = [[], []]
     for number in range(rounds):
         order = (0, 1, 1, 0) if number % 2 == 0 else (1, 0, 0, 1)
@@ -25,8 +28,8 @@ def abba(sides: Sequence[Block], rounds: int, on_round: Callable[[int], None] = 
 
 
 def shuffled(contestants: Mapping[Key, Block], rounds: int, seed: int) -> list[dict[Key, float]]:
-    """Every contestant once per round, in an order drawn anew each time; seconds by contestant for every round."""
-    shuffle = random.Random(seed).shuffle  # noqa: S311 — an order, not a secret
+    """Time every contestant once per round, in random order; return the seconds by contestant for every round."""
+    shuffle = random.Random(seed).shuffle  # noqa: S311 — not used for cryptography
     seconds = []
     for _ in range(rounds):
         order: Sequence[Key] = list(contestants)

@@ -1,7 +1,7 @@
-"""What the process does to the machine while it trains: processor, memory, context switches, graphics cards.
+"""Resource usage of the process during training: CPU, memory, context switches, GPUs.
 
-Counters are read where the window begins and ends. Memory and cards are looked at now and then by a thread of their
-own, which ends after the last step and counts for nothing.
+Counters are read at the start and the end of the window. A separate thread samples memory and GPUs at intervals; it
+stops after the last step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INTERVAL_S = 0.1
 
 
 class KernelCounters(NamedTuple):
-    """What the kernel counts for this process, at one moment of the loop's clock."""
+    """Kernel counters of this process at one time of the loop's clock."""
 
     now: float
     cpu_s: float
@@ -37,7 +37,7 @@ class KernelCounters(NamedTuple):
 
 @dataclass(frozen=True)
 class Monitored:
-    """Over the steps from the first to the last that were watched."""
+    """Resource usage from the first to the last monitored step."""
 
     wall_s: float
     cpu_s: float
@@ -51,7 +51,7 @@ class Monitored:
 
     @property
     def cpu_percent(self) -> float | None:
-        """100 is one core that is always busy."""
+        """CPU usage; 100 is one fully used core."""
         return 100 * self.cpu_s / self.wall_s if self.wall_s > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Monitored:
 
 
 class ResourceMonitor(Observer):
-    """Watches from the first step of a window to its last."""
+    """Monitors resources from the first step of a window to its last."""
 
     def __init__(self, interval: float = INTERVAL_S) -> None:
         self._interval = interval
@@ -110,7 +110,7 @@ class ResourceMonitor(Observer):
             self._thread.join()
 
     def result(self) -> Monitored | None:
-        """None where not a single step was watched."""
+        """Return the resource usage; None if no step was monitored."""
         first, last = self._first, self._last
         if first is None or last is None:
             return None
@@ -129,7 +129,7 @@ class ResourceMonitor(Observer):
 
 
 def resident_bytes() -> int:
-    """The process as it is now; where the kernel does not show that, the largest it has been."""
+    """Return the current resident size of the process; its peak if the kernel does not expose the current size."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -140,7 +140,7 @@ def resident_bytes() -> int:
 
 
 def available_bytes() -> int | None:
-    """Memory that a process could still take: of the machine, or of the group that the kernel limits it to."""
+    """Return the memory that a process can still allocate: the minimum of the machine's and the cgroup's."""
     limits = [each for each in (_machine_bytes(), _group_bytes()) if each is not None]
     return min(limits, default=None)
 

@@ -1,4 +1,4 @@
-"""Gradients of small batches at one and the same weights, for the noise scale."""
+"""Gradients of small batches at fixed weights, to estimate the gradient noise scale."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def squared_lengths(
     measurements: int = MEASUREMENTS,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> tuple[list[float], list[float], int]:
-    """Per measurement: the mean squared length of `pieces` gradients, and that of their mean; and the batch size."""
+    """Return, per measurement, the mean squared norm of `pieces` gradients and of their mean; and the batch size."""
     import torch
 
     small, large, size = [], [], 0

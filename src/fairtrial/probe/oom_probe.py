@@ -1,4 +1,4 @@
-"""Work that may take more memory than there is, tried where it can do no harm: in a process of its own."""
+"""Run work that may exceed the available memory in a child process, where running out of memory is harmless."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SIGNS = ("memoryerror", "outofmemory", "out of memory", "allocate memory", "can
 
 
 def is_out_of_memory(reason: str | None) -> bool:
-    """Whether what a library said is its way of saying that memory ran out."""
+    """Return whether an error message of a library means that memory ran out."""
     return any(sign in (reason or "").lower() for sign in _SIGNS)
 
 
 def survives(work: Callable[[], str | None], should_stop: Callable[[], bool] = lambda: False) -> str | None:
-    """Do the work in a child; returns why it failed, None if it did not. A kernel that is short of memory kills that
-    child before anybody else. The child has one thread: others do not come along when a process forks.
+    """Run the work in a forked child; return why it failed, or None on success. If memory runs out, the kernel kills
+    the child before any other process. The child has only one thread, because a fork does not copy other threads.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -31,7 +31,7 @@ def survives(work: Callable[[], str | None], should_stop: Callable[[], bool] = l
         _be_the_first_to_go()
         try:
             message = work()
-        except BaseException as error:  # noqa: BLE001 — whatever happens here ends here
+        except BaseException as error:  # noqa: BLE001 — no exception may leave the forked child
             message = f"{type(error).__name__}: {error}"
         with contextlib.suppress(OSError):
             os.write(writer, json.dumps(message).encode()[:60_000])
@@ -48,9 +48,9 @@ def survives(work: Callable[[], str | None], should_stop: Callable[[], bool] = l
 
 def _failure_message(text: bytes, code: int) -> str | None:
     if code == -signal.SIGKILL:
-        return f"{OUT_OF_MEMORY}: the kernel ended the process that tried it"
+        return f"{OUT_OF_MEMORY}: the kernel killed the process that tried it"
     if code or not text:
-        return f"the process that tried it ended with status {code}"
+        return f"the process that tried it exited with status {code}"
     message = json.loads(text)
     return None if message is None else f"{OUT_OF_MEMORY}: {message}" if is_out_of_memory(message) else str(message)
 

@@ -1,7 +1,7 @@
-"""Where the time of a step goes: exclusive phases that add up, by construction, to the time that passed.
+"""Time per phase of a step: exclusive phases that add up, by construction, to the elapsed time.
 
-Every moment belongs to the innermost phase that is open, or to the residual where none is. What happens between steps
-(evaluation, checkpoints) is kept apart from the steps. The clock is the loop's: on a virtual one the sums are exact.
+All time is assigned to the innermost open phase, or to the residual if none is open. Work between steps (evaluation,
+checkpoints) is separate from the steps. The clock is the loop's; with a virtual clock the sums are exact.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ BETWEEN = ("evaluation", "checkpoint")
 """Phases that are not part of a step."""
 EVENTS_PER_PHASE = 2
 SLACK = 1e-6
-"""Seconds by which sums of many times may differ from the time that passed, by rounding alone."""
+"""Seconds by which sums of many times may differ from the elapsed time because of rounding."""
 
 
 class ClockError(FairtrialError):
-    """The clock went back, or phases were closed in another order than they were opened."""
+    """The clock went backwards, or phases were not closed in the reverse order of opening."""
 
 
 class StepTimes(NamedTuple):
     """One step: when it began and ended, the seconds of each phase in it, and how often each was entered.
 
-    `between` is what came after it.
+    `between` has the seconds of the phases after it, before the next step.
     """
 
     step: int
@@ -45,15 +45,15 @@ class StepTimes(NamedTuple):
 
 
 class PhaseTimer(Observer):
-    """Notes when phases and steps begin and end; with `whole_steps` only steps, for which a device is waited for less.
+    """Records when phases and steps begin and end; with `whole_steps` only steps, which needs fewer device waits.
 
-    It does nothing but note, because whatever it does is in the times. Sums are made when they are asked for.
+    It only records, because its own work is part of the measured times. Sums are computed on demand.
     """
 
     def __init__(self, *, whole_steps: bool = False) -> None:
         self.borders: Literal["steps", "phases"] = "steps" if whole_steps else "phases"
         self.notes: list[Any] = []
-        """Marks, each followed by its time: None where steps begin, a number where one ends, borders of phases."""
+        """Marks, each followed by its time: None at the start of steps, a number at the end of one, or a phase mark."""
         self._note = self.notes.append
         self._whole = whole_steps
         self._read = 0
@@ -61,7 +61,7 @@ class PhaseTimer(Observer):
 
     @property
     def steps(self) -> list[StepTimes]:
-        """All that were noted so far."""
+        """All steps recorded so far."""
         while self._read < len(self.notes):
             mark, now = self.notes[self._read], self.notes[self._read + 1]
             self._read += 2
@@ -81,12 +81,12 @@ class PhaseTimer(Observer):
         self._note(now)
 
     def step_ended(self, step: int, now: float) -> None:
-        self._note(step)  # plain numbers: a new tuple for every step would keep waking the garbage collector up
+        self._note(step)  # plain numbers, because a new tuple per step would trigger the garbage collector
         self._note(now)
 
 
 class _Replay:
-    """Goes through what was noted and gives every moment to the phase that it belongs to."""
+    """Replays the recorded marks and assigns all time to phases."""
 
     def __init__(self) -> None:
         self.steps: list[StepTimes] = []
@@ -97,7 +97,7 @@ class _Replay:
         self._mark = 0.0
 
     def begin(self, now: float) -> None:
-        """Steps begin here: what passed before is nobody's."""
+        """Start the steps here; the time before belongs to no phase."""
         self._set_between_apart()
         self._inside = {}
         self._begun = self._mark = now
@@ -110,18 +110,18 @@ class _Replay:
     def close(self, name: str, now: float) -> None:
         self._pass(now)
         if not self._open or self._open.pop() != name:
-            raise ClockError(f"phase '{name}' ended, but it was not the one that began last")
+            raise ClockError(f"phase '{name}' ended, but it is not the innermost open phase")
 
     def end_step(self, step: int, now: float) -> None:
         self._pass(now)
         if self._open:
-            raise ClockError(f"step {step} ended within phase '{self._open[-1]}'")
+            raise ClockError(f"step {step} ended inside phase '{self._open[-1]}'")
         begun = self._begun + self._set_between_apart()
         self.steps.append(StepTimes(step, begun, now, self._inside, self._counts, {}))
         self._inside, self._counts, self._begun = {}, {}, now
 
     def _set_between_apart(self) -> float:
-        """What came after the step before did not delay the computing of the next; returns its seconds."""
+        """Move phases between steps to the previous step, since the next excludes them; return their seconds."""
         inside = self._inside
         between = {name: inside.pop(name) for name in BETWEEN if name in inside}
         if not between or not self.steps:
@@ -132,10 +132,10 @@ class _Replay:
         return sum(between.values())
 
     def _pass(self, now: float) -> None:
-        """The time since the last event belongs to the innermost open phase."""
+        """Assign the time since the last event to the innermost open phase."""
         passed = now - self._mark
         if passed < 0:
-            raise ClockError(f"the clock went back by {-passed:g} s")
+            raise ClockError(f"the clock went backwards by {-passed:g} s")
         name = self._open[-1] if self._open else RESIDUAL
         self._inside[name] = self._inside.get(name, 0.0) + passed
         self._mark = now
@@ -143,30 +143,30 @@ class _Replay:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The phases of a window of steps, in seconds; with the residual they are the window's time."""
+    """The phases of a window of steps, in seconds; phases and residual add up to the window."""
 
     window: float
     phases: Mapping[str, float]
     residual: float
     steps: int
     batches: float | None
-    """Batches per step: more than one where gradients are accumulated. None where phases were not timed."""
+    """Batches per step: more than one with gradient accumulation. None if phases were not timed."""
 
 
 def break_down(steps: Sequence[StepTimes]) -> Breakdown:
-    """Add up the phases of steps, one or more. The window ends with the last: what follows is not in it."""
+    """Add up the phases of one or more steps. The window ends with the last step and excludes what follows it."""
     parts = [each.phases for each in steps] + [each.between for each in steps[:-1]]
     names = dict.fromkeys(name for part in parts for name in part if name != RESIDUAL)
     phases = {name: sum(part.get(name, 0.0) for part in parts) for name in names}
     window = sum(each.seconds for each in steps) + sum(sum(each.between.values()) for each in steps[:-1])
     residual = window - sum(phases.values())
     if residual < -SLACK * len(steps):
-        raise ClockError(f"the phases add up to {-residual:g} s more than the time that passed")
+        raise ClockError(f"the phases add up to {-residual:g} s more than the elapsed time")
     return Breakdown(window, phases, max(residual, 0.0), len(steps), _batches(steps))
 
 
 def _batches(steps: Sequence[StepTimes]) -> float | None:
-    """Backward passes per update, as they were seen to happen."""
+    """Return the observed number of backward passes per update."""
     backward, updates = (sum(each.counts.get(name, 0) for each in steps) for name in ("backward", "optimizer"))
     if not any(each.counts for each in steps):
         return None
@@ -174,7 +174,7 @@ def _batches(steps: Sequence[StepTimes]) -> float | None:
 
 
 def event_seconds(rounds: int = 2000) -> float:
-    """What the timer takes for one event, on this machine and now; a phase has two, the end of a step is a third."""
+    """Measure the timer's own cost per event on this machine; a phase has two events, the end of a step is a third."""
     events = LoopEvents([PhaseTimer()])
     events.tell("training_started", 1, rounds)
     start = time.perf_counter()

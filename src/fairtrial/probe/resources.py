@@ -1,7 +1,7 @@
-"""What a run uses: time, process memory, and the memory and arithmetic of one training step.
+"""Resources of a run: time, process memory, and the memory and FLOPs of one training step.
 
-Tensor memory and FLOPs come from a rehearsal: one real step, taken on a snapshot and rolled back before
-training begins. Restoring a snapshot is exact (that is what resuming rests on), so losses do not change.
+Tensor memory and FLOPs come from a rehearsal: real steps that are rolled back to a snapshot before training begins.
+Restoring a snapshot is exact (resuming relies on this), so losses do not change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fairtrial.core.training import LoopEvents, Trainable
 
 
 def peak_process_bytes(*, of_children: bool = False) -> int:
-    """The largest resident size of this process, or of the largest program that it started."""
+    """Return the peak resident size of this process, or of the largest program that it started."""
     peak = resource.getrusage(resource.RUSAGE_CHILDREN if of_children else resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kilobytes
 
@@ -27,7 +27,7 @@ def children_cpu_seconds() -> float:
 
 
 def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
-    """Parameters, FLOPs and tensor memory of one step; null where a trainable has no tensors to count."""
+    """Return the parameters, FLOPs and tensor memory of one step; None if a trainable has no tensors to count."""
     known = {name: getattr(trainable, name, None) for name in ("examples_per_step", "steps_per_epoch")}
     if not hasattr(trainable, "tensor_groups"):
         return known | dict.fromkeys(
@@ -52,12 +52,12 @@ def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
 
 REHEARSED = "rehearsed steps, rolled back; activations are the tensors kept for the backward pass"
 _DISABLED = "__dynamo_disable"
-"""Where torch keeps a function as its compiler may see it."""
+"""Attribute in which torch caches the compiler-disabled version of a function."""
 NOT_REHEARSED = "tensors that training keeps between steps; a step is not rehearsed"
 
 
 def _rehearsed(trainable: Trainable, step: int) -> tuple[int | None, dict[str, int]]:
-    """FLOPs of a step, and what it kept for its backward pass where the groups do not hold that anyway."""
+    """Return the FLOPs of a step, and its activation memory unless the tensor groups already include it."""
     if not getattr(trainable, "can_be_rehearsed", True):
         return None, {}
     if hasattr(trainable, "flops_per_step"):
@@ -68,7 +68,7 @@ def _rehearsed(trainable: Trainable, step: int) -> tuple[int | None, dict[str, i
 
 
 def _rehearse(trainable: Trainable, step: int) -> tuple[int, int]:
-    """FLOPs of one step, and the most bytes that its backward passes had to keep at one time."""
+    """Return the FLOPs of one step, and the peak bytes that its backward passes keep at one time."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -84,9 +84,9 @@ def _rehearse(trainable: Trainable, step: int) -> tuple[int, int]:
 
 @contextmanager
 def _compiler_left_out() -> Iterator[None]:
-    """Torch loads its compiler, for more than a second, only to keep it away from what counts: here it is not told to.
+    """Prevent torch from loading its compiler, which takes over a second, only to disable it for the FLOP counter.
 
-    Where that is done otherwise in another version of torch, it is loaded.
+    With a version of torch that disables it in another way, the compiler is loaded.
     """
     from torch.utils import flop_counter
 
@@ -103,7 +103,7 @@ def _compiler_left_out() -> Iterator[None]:
 
 
 class _Kept:
-    """Adds up storages that are kept for a backward pass, each once, for as long as they are."""
+    """Sums the storages that are currently kept for a backward pass, each counted once."""
 
     def __init__(self, known: set[int]) -> None:
         self._known = known
@@ -127,7 +127,7 @@ class _Kept:
 
 
 class _Held:
-    """A tensor in autograd's hands; it is let go of when autograd does."""
+    """A tensor saved by autograd; deleting it removes it from the sum."""
 
     def __init__(self, tensor: Any, kept: _Kept) -> None:
         storage = tensor.untyped_storage()

@@ -1,7 +1,7 @@
-"""Who was busy when: tracks of work side by side, each a row of exclusive spans, and what they had in common.
+"""Timelines of concurrent work: tracks of exclusive spans, and their overlap.
 
-A track is made from the same notes that phases of a step are: every moment between its beginning and its end belongs to
-the innermost phase that is open, to the residual where work went on outside of any, or to nobody where it rested.
+A track is built from the same marks as the phases of a step: all time between its start and its end is assigned to the
+innermost open phase, to the residual for work outside of any phase, or to no phase while it is idle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of time that belongs to one phase."""
+    """An interval of time that belongs to one phase."""
 
     phase: str
     begun: float
@@ -30,7 +30,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Track:
-    """Spans in the order of time. `idle` names phases in which the track only waits."""
+    """Spans in chronological order. `idle` names phases in which the track only waits."""
 
     name: str
     spans: Sequence[Span]
@@ -45,7 +45,7 @@ class Track:
         return total(self.busy)
 
     def phases(self, windows: Sequence[Interval]) -> dict[str, float]:
-        """Seconds of each phase within the windows; what no span covers is `idle`. They add up to the windows."""
+        """Return the seconds of each phase within the windows; time without a span is `idle`, so they add up."""
         by_phase: dict[str, float] = {}
         for span in self.spans:
             inside = total(within([(span.begun, span.ended)], windows))
@@ -55,14 +55,14 @@ class Track:
 
 
 def not_negative(seconds: float) -> float:
-    """What is left of a time; less than nothing, beyond rounding, means that something was counted twice."""
+    """Return the remaining seconds; raise an error if negative beyond rounding, because time was counted twice."""
     if seconds < -SLACK:
-        raise ClockError(f"the parts add up to {-seconds:g} s more than the time that passed")
+        raise ClockError(f"the parts add up to {-seconds:g} s more than the elapsed time")
     return max(0.0, seconds)
 
 
 def spans_of(notes: Sequence[Any], begun: float, ended: float) -> list[Span]:
-    """The notes of one piece of work, from its beginning to its end, as spans without gaps."""
+    """Convert the marks of one piece of work into spans without gaps from `begun` to `ended`."""
     spans: list[Span] = []
     open_phases: list[str] = []
     mark = begun
@@ -70,7 +70,7 @@ def spans_of(notes: Sequence[Any], begun: float, ended: float) -> list[Span]:
     def pass_to(now: float) -> None:
         nonlocal mark
         if now < mark:
-            raise ClockError(f"the clock went back by {mark - now:g} s")
+            raise ClockError(f"the clock went backwards by {mark - now:g} s")
         if now > mark:
             spans.append(Span(open_phases[-1] if open_phases else RESIDUAL, mark, now))
         mark = now
@@ -80,13 +80,13 @@ def spans_of(notes: Sequence[Any], begun: float, ended: float) -> list[Span]:
         if kind == "open":
             open_phases.append(name)
         elif not open_phases or open_phases.pop() != name:
-            raise ClockError(f"phase '{name}' ended, but it was not the one that began last")
+            raise ClockError(f"phase '{name}' ended, but it is not the innermost open phase")
     pass_to(ended)
     return spans
 
 
 def spans_of_steps(notes: Sequence[Any]) -> list[Span]:
-    """The notes of a timer of steps as spans: what lies between a step's end and the next beginning is nobody's."""
+    """Convert the marks of a step timer into spans; time between a step's end and a new start has no span."""
     spans: list[Span] = []
     begun = 0.0
     inside: list[Any] = []
@@ -102,7 +102,7 @@ def spans_of_steps(notes: Sequence[Any]) -> list[Span]:
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same moments as intervals that do not touch."""
+    """Merge overlapping and adjacent intervals."""
     joined: list[Interval] = []
     for begun, ended in sorted(intervals):
         if joined and begun <= joined[-1][1]:
@@ -113,18 +113,18 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def within(intervals: Iterable[Interval], windows: Sequence[Interval]) -> list[Interval]:
-    """The part of them that lies in windows that do not touch each other."""
+    """Return the parts of the intervals inside the windows, which must not overlap."""
     cut = ((max(begun, first), min(ended, last)) for first, last in intervals for begun, ended in windows)
     return [(first, last) for first, last in cut if first < last]
 
 
 def total(intervals: Iterable[Interval]) -> float:
-    """Seconds of intervals that do not overlap."""
+    """Return the total seconds of non-overlapping intervals."""
     return sum(ended - begun for begun, ended in intervals)
 
 
 def overlap_s(first: Sequence[Interval], second: Sequence[Interval]) -> float:
-    """Seconds in which both were busy: the intersection of two sets of intervals."""
+    """Return the seconds in which both were busy: the intersection of two sets of intervals."""
     overlap_s, other = 0.0, 0
     for begun, ended in first:
         while other < len(second) and second[other][1] <= begun:
@@ -137,7 +137,7 @@ def overlap_s(first: Sequence[Interval], second: Sequence[Interval]) -> float:
 
 
 def chrome_trace(tracks: Sequence[Track], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The tracks as a document that Perfetto opens: one row each, times in microseconds from the first span."""
+    """Return the tracks as a trace that Perfetto can open: one row each, times in microseconds from the first span."""
     first = min((span.begun for track in tracks for span in track.spans), default=0.0)
     events: list[dict[str, Any]] = [
         {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "fairtrial profile"}}

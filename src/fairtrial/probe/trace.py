@@ -1,4 +1,4 @@
-"""A trace of a few steps, as torch's profiler sees them, with our phases on top: opens in Perfetto."""
+"""A trace of a few steps by torch's profiler, with Fairtrial's phases added; Perfetto can open it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.training import Observer
 
 QUIET = "6"
-"""Above all levels that the profiler's library has: it writes to standard error past Python."""
+"""Above all log levels of the profiler's library, because it writes directly to stderr."""
 
 
 class TorchTrace(Observer):
-    """Records from `begin` to `write`. Being traced takes time, so steps that are traced are not timed."""
+    """Records a trace from `begin` to `write`. Tracing takes time, so traced steps are not timed."""
 
     def __init__(self) -> None:
         self.steps: list[int] = []
@@ -49,7 +49,7 @@ class TorchTrace(Observer):
                 self._enter("step")
 
     def write(self, path: Path) -> None:
-        """Stop and write the trace down."""
+        """Stop recording and write the trace."""
         while self._open:
             self._leave()
         profiler, self._profiler = self._profiler, None
@@ -73,7 +73,7 @@ class TorchTrace(Observer):
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse before the measurement what could not be written after it."""
+    """Raise an error before the measurement if the trace could not be written after it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".writable"
@@ -86,7 +86,7 @@ def check_folder(folder: Path) -> None:
 
 
 def free_name(folder: Path, stem: str) -> Path:
-    """A name in the folder that no earlier trace has."""
+    """Create and return a file in the folder with a name that no earlier trace has."""
     number = 1
     while True:
         path = folder / f"{stem}-{number}.json"

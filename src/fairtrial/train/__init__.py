@@ -1,1 +1,1 @@
-"""How? The one training loop."""
+"""The training loop that drives every recipe."""

@@ -1,8 +1,9 @@
-"""The one training loop. `train`, `launch` and everything after them drive recipes through it.
+"""The training loop. Every command that trains a recipe uses it.
 
-A run is a coroutine that asks for one step after another and looks at what each gave. So the same lines drive a run
-alone and many runs whose steps are taken together. The order of things within a step is fixed: step, log, evaluate,
-save. A checkpoint is the state after its step, so a resumed run repeats exactly what an uninterrupted one does.
+A run is a generator that yields the number of the next step and receives the metrics of that step. The same code
+therefore drives a single run and a stack of runs whose steps are computed together. The order within a step is fixed:
+step, log, evaluate, save. A checkpoint is the state after its step, so a resumed run repeats exactly what an
+uninterrupted one does.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from fairtrial.core.training import LoopEvents, RunLogger, Split, Stack, Trainab
 
 Metrics = Mapping[str, SupportsFloat]
 RunLoop = Generator[int, Metrics, None]
-"""A run under way: yields the number of the step to take next, and is sent the metrics of that step."""
+"""A run in progress: yields the number of the next step and receives the metrics of that step."""
 
 
 @dataclass(frozen=True)
 class LoopContext:
-    """What the loop needs besides the trainable. `done` is the last step that an earlier attempt has saved.
+    """What the loop needs in addition to the trainable. `done` is the last step that an earlier attempt saved.
 
-    `bounded` is the metric that selects the best checkpoint by a confidence bound over episodes, if one does.
+    `bounded` is the metric whose confidence bound over episodes selects the best checkpoint, or None.
     """
 
     options: LoopOptions
@@ -40,7 +41,7 @@ class LoopContext:
 
 
 def train(trainable: Trainable, context: LoopContext) -> None:
-    """Train from the step after `done` to the last one, then report on data that selected nothing."""
+    """Train from the step after `done` to the last one, then evaluate on the held-out report data."""
     run = run_loop(trainable, context)
     take_steps(trainable, run, next(run, None), context.events)
 
@@ -48,7 +49,7 @@ def train(trainable: Trainable, context: LoopContext) -> None:
 def take_steps(
     trainable: Trainable, run: RunLoop, step: int | None, events: LoopEvents, most: int | None = None
 ) -> int | None:
-    """Take `step` and those after it, all of them or at most `most`. Returns the step that comes next, if any."""
+    """Take `step` and the steps after it, at most `most` of them. Return the next step, or None at the end."""
     left = -1 if most is None else most
     while step is not None and left != 0:
         left -= 1
@@ -60,13 +61,13 @@ def take_steps(
 
 
 def train_together(stack: Stack, runs: Sequence[RunLoop], ended: Callable[[int, Exception | None], None]) -> None:
-    """Drive the loops of a stack's members. `ended` gets each member that ends, with the error that ended it."""
+    """Drive the loops of a stack's members. Calls `ended` for each member that ends, with its error or None."""
     events, due = LoopEvents(), dict.fromkeys(range(len(runs)), 0)
 
     def advance(member: int, take: Callable[[], int]) -> None:
         try:
             due[member] = take()
-        except Exception as end:  # noqa: BLE001 — however one run ends, the others go on
+        except Exception as end:  # noqa: BLE001 — a failure of one run must not stop the others
             del due[member]
             ended(member, None if isinstance(end, StopIteration) else end)
 
@@ -78,7 +79,7 @@ def train_together(stack: Stack, runs: Sequence[RunLoop], ended: Callable[[int, 
 
 
 def run_loop(trainable: Trainable, context: LoopContext) -> RunLoop:
-    """All that happens in a run except the steps themselves."""
+    """Do everything in a run except the steps themselves: log, evaluate, save, and report at the end."""
     options, logger, events = context.options, context.logger, context.events
     events.tell("training_started", context.done + 1, options.steps)
     for step in range(context.done + 1, options.steps + 1):
@@ -97,12 +98,12 @@ def _after_step(trainable: Trainable, context: LoopContext, step: int, metrics: 
     if _is_due(step, options.log_every, options.steps):
         with events.phase("logging"):
             values = as_floats(metrics, "train_")
-            logger.log(step, values)  # also values that are not finite, before they end the run
+            logger.log(step, values)  # before the check, so that the value that ends the run is on record
             _refuse_infinite(step, values)
     events.tell("step_ended", step)
     if _is_due(step, options.eval_every, options.steps):
         values = _evaluate(trainable, context, step, "eval")
-        with events.phase("checkpoint"):  # the best so far is kept
+        with events.phase("checkpoint"):  # the logger saves a checkpoint if this evaluation is the best so far
             logger.evaluated(step, values, trainable.state)
         events.tell("evaluated", step, values)
         _refuse_infinite(step, values)
@@ -118,7 +119,7 @@ def _is_due(step: int, every: int, last: int) -> bool:
 def _evaluate(
     trainable: Trainable, context: LoopContext, step: int, split: Split, weights: str = "last"
 ) -> dict[str, float]:
-    """Metrics by their full names, normalized scores among them; every single episode is logged."""
+    """Return metrics by full name, including normalized scores. Logs the return of every episode."""
     with context.events.phase("evaluation"):
         values = as_floats(trainable.evaluate(split), f"{split}_")
     if context.scoring is not None:
@@ -139,7 +140,7 @@ def _refuse_infinite(step: int, values: Mapping[str, float]) -> None:
 
 
 def _report(trainable: Trainable, context: LoopContext) -> None:
-    """The numbers that verdicts are made from: the last weights, and the best ones, on untouched data."""
+    """Log the numbers that verdicts are based on: the last and the best weights, evaluated on held-out data."""
     logger, last_step = context.logger, context.options.steps
     values = best = _evaluate(trainable, context, last_step, "report")
     if logger.best_step is not None:

@@ -1,4 +1,4 @@
-"""What a run is judged by, and what selects its best checkpoint: settled before the first step."""
+"""Determine, before the first step, the metric that judges a run and the one that selects its best checkpoint."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fairtrial.core.training import Trainable
 
 
 def judgement(recipe: LoadedRecipe, options: Options, before: RunMetadata | None = None) -> dict[str, Any]:
-    """What the run is judged by, and what selects its best checkpoint.
+    """Return the metric that the run is judged by and the metric that selects its best checkpoint, with directions.
 
-    `before` is the metadata of an earlier attempt, whose direction is kept where none is stated now.
+    `before` is the metadata of an earlier attempt; its direction is kept if none is stated now.
     """
     metric = recipe.metric
     best = selection(recipe, options, before)
@@ -31,11 +31,11 @@ def judgement(recipe: LoadedRecipe, options: Options, before: RunMetadata | None
     }
 
 
-GIVE_MODE = "Give --best-mode max or --best-mode min."
+GIVE_MODE = "Pass --best-mode max or --best-mode min."
 
 
 def selection(recipe: LoadedRecipe, options: Options, before: RunMetadata | None = None) -> Direction | None:
-    """The metric that selects the best checkpoint, and which way is good for it; None where nothing selects."""
+    """Return the metric that selects the best checkpoint, with its direction; None if no metric is known."""
     own = recipe.metric
     chosen = getattr(options, "best_metric", None) or (own.on("eval") if own else None)
     if chosen is None:
@@ -52,19 +52,19 @@ def selection(recipe: LoadedRecipe, options: Options, before: RunMetadata | None
 
 
 def bounded(recipe: LoadedRecipe, options: Options) -> Metric | None:
-    """The metric that is judged by its confidence bound, where that was asked for."""
+    """Return the metric whose confidence bound selects the best checkpoint; None if `best_rule` is `value`."""
     if getattr(options, "best_rule", "value") == "value":
         return None
     chosen = getattr(options, "best_metric", None)
     if recipe.metric is None or chosen not in (None, recipe.metric.on("eval")):
         raise InvalidOptions(
-            "best_rule: a bound is known for the recipe's own metric alone", hint="Leave out --best-metric."
+            "best_rule: a bound is available only for the recipe's own metric", hint="Leave out --best-metric."
         )
     return recipe.metric
 
 
 def scoring_of(recipe: LoadedRecipe, options: Options) -> Scoring | None:
-    """How scores are normalized: by the references that were given, else by those that the recipe knows."""
+    """Return how scores are normalized: by the given references, else by those of the recipe; None without either."""
     given = getattr(options, "benchmark", None)
     references = (given.references if given else None) or recipe.references(options)
     if recipe.metric is None or references is None:
@@ -73,9 +73,9 @@ def scoring_of(recipe: LoadedRecipe, options: Options) -> Scoring | None:
 
 
 def refuse_best_metric(recipe: LoadedRecipe, options: Options) -> None:
-    """A metric that the recipe does not evaluate would select nothing: refused before anything is started.
+    """Raise an error before the launch if the recipe does not evaluate the chosen best metric.
 
-    What a recipe that does not declare its metrics evaluates is known once it is built; see `check_best_metric`.
+    A recipe that does not declare its metrics is checked only after it is built; see `check_best_metric`.
     """
     declared = recipe.evaluates(options)
     if declared is not None:
@@ -83,7 +83,7 @@ def refuse_best_metric(recipe: LoadedRecipe, options: Options) -> None:
 
 
 def check_best_metric(recipe: LoadedRecipe, trainable: Trainable, options: LoopOptions) -> None:
-    """The same for a recipe that does not declare its metrics: evaluate once before the first step, and see."""
+    """Check the best metric of a recipe that does not declare its metrics, by one evaluation before the first step."""
     if options.best_metric is not None and recipe.evaluates(options) is None:
         _refuse_other_than(list(trainable.evaluate("eval")), recipe, options)
 
@@ -93,8 +93,8 @@ def _refuse_other_than(quantities: Sequence[str], recipe: LoadedRecipe, options:
     normalized, scoring = f"eval_{NORMALIZED}", scoring_of(recipe, options)
     if chosen == normalized and scoring is None:
         raise InvalidOptions(
-            f"best_metric: {normalized} needs references to normalize by",
-            hint="Give both: --benchmark random_score=… --benchmark human_score=…",
+            f"best_metric: {normalized} needs reference scores for normalization",
+            hint="Pass both: --benchmark random_score=… --benchmark human_score=…",
         )
     names = [f"eval_{quantity}" for quantity in quantities] + ([normalized] if scoring else [])
     if chosen is not None and chosen not in names:

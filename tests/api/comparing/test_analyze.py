@@ -96,7 +96,7 @@ def test_a_metric_that_is_the_same_in_all_runs_is_pointed_out(
     rows = [{"variant": v, "seed": n, "accuracy": x} for v, each in values.items() for n, x in enumerate(each)]
     found = cli(*words, "--from", str(write(tmp_path / "t.csv", rows)), "--format", "json").json
     told = [each["text"] for each in found["cautions"] if each["code"] == "same over seeds"]
-    assert told == ["The metric does not vary over the seeds of base: does the seed reach your program?"]
+    assert told == ["The metric is identical for all seeds of base: does your program use the seed?"]
 
 
 def test_runs_that_score_the_same_on_every_task_are_pointed_out(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_an_arm_that_logs_ten_times_as_often_gets_as_many_values(tmp_path: Path)
     assert [arm.values for arm in found.arms] == [arm.values for arm in plain.arms]
     assert "uneven logging" in codes(found) and "uneven logging" not in codes(plain)
     [told] = [caution["text"] for caution in found.cautions if caution["code"] == "uneven logging"]
-    assert "up to 101 per run, and leaves the other values of newer aside" in told
+    assert "up to 101 per run, and ignores the other values of newer" in told
 
 
 def test_last_values_and_areas_need_no_such_caution(tmp_path: Path) -> None:

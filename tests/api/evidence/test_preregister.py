@@ -232,7 +232,7 @@ def test_means_and_differences_are_not_seen_before_all_runs_are_there(
     few = read_study(study).model_copy(update={"seeds": [1072, 2043]})
     begun = launch(few, store=store.root)
     assert begun.made and not begun.differences and {arm.mean for arm in begun.arms} == {None}
-    assert "2 of 6 registered runs are not there yet" in begun.cautions[0]["text"]
+    assert "2 of 6 registered runs do not exist yet" in begun.cautions[0]["text"]
     whole = launch(read_study(study), store=store.root)
     assert whole.differences and all(arm.mean for arm in whole.arms)
     assert not analyze_by_plan(plan.path, store=store.root).plan.deviations

@@ -247,7 +247,7 @@ def test_the_key_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600 and path.parent.stat().st_mode & 0o077 == 0
     assert load_signer(path).public == first.public
     path.chmod(0o640)
-    with pytest.raises(UserError, match="others can read"):
+    with pytest.raises(UserError, match="other users can read"):
         load_signer(path)
 
 

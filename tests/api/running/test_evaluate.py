@@ -150,7 +150,9 @@ def test_the_document_is_the_documented_one(cli: Cli, luck: str, store: Store) -
 
 def test_references_that_are_missing_are_asked_for(cli: Cli, store: Store) -> None:
     answer = cli("train", "fake", "--best-metric", "eval_human_normalized_score")
-    assert answer.code == 1 and "needs references to normalize by" in answer.err and "random_score" in answer.err
+    assert (
+        answer.code == 1 and "needs reference scores for normalization" in answer.err and "random_score" in answer.err
+    )
     fine = cli("train", "fake", "--best-metric", "eval_human_normalized_score", "--benchmark", "random_score=0",
                "--benchmark", "human_score=1", "--steps", "30")  # fmt: skip
     assert fine.code == 0 and "eval_human_normalized_score" in fine.out

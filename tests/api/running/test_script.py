@@ -33,7 +33,7 @@ def status_of(store: Store, run: str = "v.seed1072") -> tuple[Status, str | None
         ("import sys; sys.exit(0)", Status.COMPLETED, None),
         ("import sys; sys.exit(3)", Status.FAILED, "SystemExit: 3"),
         ("raise KeyboardInterrupt", Status.INTERRUPTED, "KeyboardInterrupt"),
-        ("import os; os.kill(os.getpid(), 9)", Status.INTERRUPTED, "its process ended without a word"),
+        ("import os; os.kill(os.getpid(), 9)", Status.INTERRUPTED, "its process exited without reporting a status"),
     ],
 )
 def test_how_a_script_ends_is_recorded(
