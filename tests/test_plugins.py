@@ -282,7 +282,11 @@ class Wrong(Reader):
 @pytest.mark.parametrize(
     ("check", "wrong", "said"),
     [
-        ("check_summary", SummaryType(lambda *_: float(np.random.default_rng().random()), "x", "x"), "two numbers"),
+        (
+            "check_summary",
+            SummaryType(lambda *_: float(np.random.default_rng().random()), "x", "x"),
+            "two different numbers",
+        ),
         ("check_summary", SummaryType(lambda *_: 1.0, "range", "x"), "{metric}"),
         ("check_method", Method(lambda a, _n, _g: infer_t(a).negated()), "second − first"),
         ("check_adjustment", Adjustment(list, lambda p, alpha: [alpha / len(p)] * len(p)), "disagree"),
