@@ -381,4 +381,4 @@ def test_cautions_17_runs_against_15_are_not_unequal() -> None:
 
 def test_cautions_five_equal_runs_make_one_wonder_about_the_seed(cli: Cli, table: Table) -> None:
     path = table(by_seed(base=[0.5] * 5, new=[0.6, 0.7, 0.65, 0.62, 0.61]))
-    assert "does the seed reach your program?" in text_of(cli, "--from", path)
+    assert "does your program use the seed?" in text_of(cli, "--from", path)

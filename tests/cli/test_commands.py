@@ -161,11 +161,11 @@ def test_removing_asks_first(cli: Cli) -> None:
 
 def test_synthetic_numbers_are_labelled_wherever_they_are_shown(cli: Cli) -> None:
     launched = cli("launch", "fake", "--seeds", "1", "--steps", "5", "--base-run-name", "s", "--variant", "v")
-    assert "(synthetic)" in launched.out and "makes its numbers up" in launched.out
+    assert "(synthetic)" in launched.out and "generates its numbers" in launched.out
     assert "(synthetic)" in cli("runs", "list").out
     assert "(synthetic)" in cli("runs", "show", "v.seed1072").out
     assert cli("runs", "list", "--format", "json").json["runs"][0]["synthetic"] is True
-    assert "makes its numbers up" in cli("train", "fake", "--steps", "5").out
+    assert "generates its numbers" in cli("train", "fake", "--steps", "5").out
 
 
 def test_doctor_says_what_is_there(cli: Cli, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_no_option_takes_a_number_that_is_not_finite(cli: Cli, words: tuple[str,
 @pytest.mark.parametrize("flag", ["--keep-best", "--batch-size", "--eval-every", "--log-every"])
 def test_an_option_beyond_64_bits_is_refused_before_anything_is_written(cli: Cli, flag: str) -> None:
     answer = cli("train", "fake", "--steps", "3", flag, "1" + "0" * 30)
-    assert answer.code == 1 and "must be a whole number of at most 64 bits" in answer.err
+    assert answer.code == 1 and "must be an integer of at most 64 bits" in answer.err
     assert not list(Path(os.environ["FAIRTRIAL_STORE"]).rglob("metadata.json"))
 
 

@@ -240,7 +240,7 @@ def test_a_machine_with_another_version_says_so(
     ours = launcher(queue)
     ours.submit({"cell": request_for(store, "fake").to_dict()})
     [end] = next_exits(ours)
-    assert end.outcome and end.outcome.status is Status.FAILED and "launcher 99" in (end.outcome.reason or "")
+    assert end.outcome and end.outcome.status is Status.FAILED and "the launcher has 99" in (end.outcome.reason or "")
     ours.close()
 
 

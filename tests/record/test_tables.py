@@ -92,7 +92,7 @@ def test_no_spelling_hides_a_key_that_stands_twice(cli: Cli) -> None:
 def test_two_columns_for_one_role_are_refused_until_one_is_chosen(cli: Cli) -> None:
     table = [{"variant": r["variant"], "seed": r["seed"], "Seed": 9, "accuracy": r["accuracy"]} for r in rows()]
     path = write("r.csv", csv_of(table))
-    assert "both 'seed' and 'Seed' may hold the seed; choose one with --seed-column" in refused(
+    assert "both 'seed' and 'Seed' may contain the seed; choose one with --seed-column" in refused(
         cli, "analyze", "--from", path
     )
     assert comparison(cli, "--from", path, "--seed-column", "seed", "--metric", "accuracy")["verdict"] == "better"
@@ -200,7 +200,7 @@ def test_a_state_that_says_nothing_about_an_end_is_a_column_like_others(cli: Cli
     table = [{**row, "state": "Ohio"} for row in rows()]
     assert comparison(cli, "--from", write("r.csv", csv_of(table)))["verdict"] == "better"
     both = [{**row, "status": "ok", "State": "crashed"} for row in rows()]
-    assert "may hold the status" in refused(cli, "analyze", "--from", write("b.csv", csv_of(both)))
+    assert "may contain the status" in refused(cli, "analyze", "--from", write("b.csv", csv_of(both)))
 
 
 # Several files.

@@ -103,7 +103,7 @@ def test_where_no_shape_fits_none_is_ruled_out() -> None:
 
 def test_the_words_claim_no_more_than_what_was_tried() -> None:
     told = str(certified(10, True))
-    assert "In the worst of the noise shapes tried" in told and "worst case" not in told
+    assert "In the worst of the shapes tried" in told and "worst case" not in told
     assert "With fewer than 20 runs per arm no shape is fitted" in told
     assert "Coverage can be lower for other noise." in told
 

@@ -471,7 +471,7 @@ class _Survey:
     """Parses a condition without rows, to check its syntax and collect its names.
 
     Every name has a number as its value, so that only comparisons can be joined. The number is infinity, because
-    arithmetic on infinity never gives zero and so never causes a division by zero.
+    arithmetic on names alone then never gives zero (`a - a` is NaN), which could cause a division by zero.
     """
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from fairtrial.core.plugin_registry import ADJUSTMENTS
 
 REASONS = {
     Reason.TOO_FEW: "fewer than two usable runs on a side",
-    Reason.NO_VARIATION: "the runs do not vary, so the noise cannot be estimated",
+    Reason.NO_VARIATION: "there is no variation to estimate the noise from",
     Reason.METHOD_NEEDS_MORE: "this method gives no interval for so few runs",
     Reason.CENSORED: "some runs never reached the threshold",
 }

@@ -117,9 +117,9 @@ def unchecked(registration: Registration) -> list[str]:
     messages = []
     rule = registration.plan["stopping_rule"]
     if rule != FIXED:
-        messages.append(f"The stopping rule is in words, for people to check: {rule}")
+        messages.append(f"The stopping rule is free text, which no program can check: {rule}")
     if registration.plan["code"]["git_commit"] is None:
-        messages.append("No commit was registered, so whether the code changed is not known.")
+        messages.append("No commit was registered, so it is unknown whether the code changed.")
     return messages
 
 

@@ -92,7 +92,7 @@ class Certificate:
             else "No shape tried fits the data, so none is ruled out."
         )
         return (
-            f"In the worst of the noise shapes tried, nominal {100 * self.level:g} % intervals of this design cover "
+            f"In the worst of the shapes tried, nominal {100 * self.level:g} % intervals of this design cover "
             f"the true difference {100 * self.worst_both_arms:.1f} % of the time when both arms have the same noise, "
             f"and {100 * self.worst_one_arm:.1f} % when only one arm varies. The worst shape is: {self.worst_shape}. "
             f"{fitted} Coverage can be lower for other noise."

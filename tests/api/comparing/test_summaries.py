@@ -85,7 +85,7 @@ def test_the_mean_of_the_last_points_is_over_the_same_steps_in_all_runs(tmp_path
     assert uneven.comparisons[0].verdict == "inconclusive"
     assert "uneven logging" in codes(uneven) and "uneven logging" not in codes(equal)
     [told] = [caution["text"] for caution in uneven.cautions if caution["code"] == "uneven logging"]
-    assert "the mean of the last 10 points uses one value per step that all of them have" in told
+    assert "the mean of the last 10 points uses one value per step that all of them logged" in told
 
 
 @pytest.mark.parametrize("count", [1, 3, 50])

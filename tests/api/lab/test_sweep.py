@@ -351,7 +351,7 @@ def test_a_setting_without_a_completed_run_has_no_loss() -> None:
         ({"level": math.nan}, 0, "level must lie between 0.5 and 1, not nan"),
         ({"runs": 0}, 0, "runs must be at least 1, not 0"),
         ({"runs": -3}, 0, "runs must be at least 1, not -3"),
-        ({"runs": [1, 1]}, 0, "the same seed twice"),
+        ({"runs": [1, 1]}, 0, "each seed may occur only once"),
         ({"runs": []}, 0, "seeds: must be integers"),
         ({}, -1, "confirm must be at least 1, not -1"),
         ({"direction": "up"}, 0, "direction must be max or min"),
