@@ -204,7 +204,7 @@ class SamplingEngine:
         from fairtrial.recipes.lm.model import make_transformer
 
         if self._module is None:
-            self._module = make_transformer(self.blueprint.config).to(self._device)
+            self._module = make_transformer(self.blueprint.config, self._device)
         return TransformersReader(self._module, weights, torch.device(self._device))
 
     def _prefill(self, reader: PolicyReader, version: int, firsts: Sequence[SamplingRequest]) -> list[KVCache]:

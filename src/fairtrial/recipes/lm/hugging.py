@@ -125,7 +125,7 @@ class TransformersForward:
     """Forward pass for training with a model of `transformers`: a pack is one sequence with an attention mask."""
 
     def __init__(self, config: Mapping[str, Any], device: torch.device) -> None:
-        self.module, self._device = make_transformer(config).to(device), device
+        self.module, self._device = make_transformer(config, device), device
 
     def arrange(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return dict(weights)
