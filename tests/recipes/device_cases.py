@@ -1,6 +1,6 @@
 """Run every recipe and model on the CPU and on a pretended device, and print as JSON what went wrong in each case.
 
-Usage: python -m tests.recipes.device_cases STORE
+Usage: python -m tests.recipes.device_cases STORE [PART OF A CASE'S NAME]
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import pickle
+import pkgutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -24,14 +26,18 @@ from fairtrial.core.streams import Streams
 from fairtrial.core.training import LoopEvents, RunContext
 from fairtrial.probe.torch_devices import require_devices, usable_devices
 from fairtrial.recipes import _adamw
+from fairtrial.recipes.lm.building import RemotePlayer
 from fairtrial.recipes.lm.engine import SamplingEngine
 from fairtrial.recipes.lm.learner import GrpoConfig, Learner
 from fairtrial.recipes.lm.types import Sample
+from fairtrial.recipes.rl.actions import actions_of
+from fairtrial.recipes.rl.modules import make_net
+from fairtrial.recipes.rl.physics import Space
 from fairtrial.record.store import Store
 from tests.harness import request_for
 from tests.recipes.lm.test_model import gpt2, llama
 from tests.recipes.lm_stand_ins import game_requests
-from tests.recipes.pretend_device import DEVICE, NAME, PretendDevice, PretendTensor, WrongDevice, _Module
+from tests.recipes.pretend_device import NAME, PretendDevice, PretendModule, WrongDevice
 
 SMALL = {"labels": 200, "batch_size": 20}
 TEACHER = {"teacher_steps": 4, "teacher_width": 4, **SMALL}
@@ -101,9 +107,9 @@ def _check_state(run: Any) -> None:
     wait = run.synchronize
     assert (wait is None) == (run.device.type == "cpu")
     if wait is not None:
-        before = _Module.waits
+        before = PretendModule.waits
         wait()
-        assert _Module.waits == before + 1, "the run does not wait for its device"
+        assert PretendModule.waits == before + 1, "the run does not wait for its device"
 
 
 def compare(store: Store, recipe: str, options: Mapping[str, Any]) -> None:
@@ -141,6 +147,39 @@ def sample_and_learn(model: Any, method: str) -> None:
     cpu, ours = results["cpu"][1][0], results[NAME][1][0]  # Adam enlarges rounding where a gradient is almost 0
     assert all(_close(cpu[name], ours[name]) for name in cpu), (cpu, ours)
     np.testing.assert_allclose(results["cpu"][2], results[NAME][2], rtol=2e-3, atol=2e-4)
+
+
+def see_images() -> None:
+    """Compute outputs, values and gradients of the policy for images, which needs no environment."""
+    space = Space((4, 84, 84), 3, None, None)
+    obs = torch.randn(2, 2, 4, 84, 84, generator=torch.Generator().manual_seed(1))
+    found = []
+    for device, mode in (("cpu", contextlib.nullcontext()), (NAME, PretendDevice())):
+        with mode:
+            net = make_net("cnn", space, 8, actions_of(space), Streams(1)).to(device)
+            outputs, values = net.unroll(obs.to(device), np.zeros((2, 2), bool), net.memory(2))
+            acted, _ = net.act(obs[0].to(device), net.memory(2))
+            loss = (
+                outputs.square().sum() + values.sum() + acted.sum() + net.expect(obs[0].to(device), net.memory(2)).sum()
+            )
+            gradients = torch.autograd.grad(loss, list(net.parameters()))
+            found.append([float(loss), *(float(each.square().sum()) for each in gradients)])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4)
+
+
+def play_in_a_worker(store: Store) -> None:
+    """Play a part of a rollout with the player that a rollout worker builds."""
+    options = {**GAME, "buffer_depth": 1}
+    with PretendDevice():
+        run = build(store, "grpo", options, NAME)
+        run._save_versions()
+        remote = RemotePlayer(
+            "orders", run.vocabulary, run.blueprint, run.context.run, run.play_config, run.streams, run.learner.config,
+            run.options.device,
+        )  # fmt: skip
+        there = pickle.loads(pickle.dumps(remote))().part(1, 0, 0, LoopEvents())
+        here = run.player.part(1, 0, 0, LoopEvents())
+    assert [each.total for each in there.trajectories] == [each.total for each in here.trajectories]
 
 
 def update_without_a_fused_kernel() -> None:
@@ -193,7 +232,7 @@ MISPLACED = {
 def notice(store: Store, case: str, function: str) -> None:
     """Raise unless a tensor that this function leaves on the CPU is noticed."""
     recipe, options = RECIPES[case]
-    original = _resolve(function)
+    original = pkgutil.resolve_name(function)
 
     def left_on_the_cpu(*args: Any, **kwargs: Any) -> Any:
         return original(*args, **kwargs).cpu()
@@ -208,12 +247,6 @@ def notice(store: Store, case: str, function: str) -> None:
     raise AssertionError(f"nobody noticed that {function} left a tensor on the CPU")
 
 
-def _resolve(dotted: str) -> Any:
-    import pkgutil
-
-    return pkgutil.resolve_name(dotted)
-
-
 def cases(store: Store) -> Iterator[tuple[str, Callable[[], None]]]:
     folder = Path(store.root) / "small-llama"
     llama().model.save_pretrained(folder)
@@ -224,13 +257,15 @@ def cases(store: Store) -> Iterator[tuple[str, Callable[[], None]]]:
         yield f"llama {method}", lambda method=method: sample_and_learn(llama(), method)
         yield f"gpt2 {method}", lambda method=method: sample_and_learn(gpt2(), method)
     yield "AdamW without a fused kernel", update_without_a_fused_kernel
+    yield "ppo for images", see_images
+    yield "rollout worker", lambda: play_in_a_worker(store)
     yield "devices that torch reports", report_devices
     yield "stacks", lambda: stacks_run_together(store)
     for what, (case, function) in MISPLACED.items():
         yield f"misplaced: {what}", lambda case=case, function=function: notice(store, case, function)
 
 
-def main(store: Store, only: str = "") -> dict[str, str | None]:
+def run_cases(store: Store, only: str = "") -> dict[str, str | None]:
     torch.set_num_threads(1)
     problems: dict[str, str | None] = {}
     for name, run in cases(store):
@@ -245,5 +280,6 @@ def main(store: Store, only: str = "") -> dict[str, str | None]:
 
 
 if __name__ == "__main__":
-    assert PretendTensor is not None and DEVICE.type == NAME
-    print(json.dumps(main(Store.at(sys.argv[1]), *sys.argv[2:])))
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the result
+        problems = run_cases(Store.at(sys.argv[1]), *sys.argv[2:])
+    print(json.dumps(problems))

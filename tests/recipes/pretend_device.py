@@ -33,7 +33,7 @@ class WrongDevice(RuntimeError):
     """An operation on tensors of two devices."""
 
 
-class _Module(_DummyBackendModule):
+class PretendModule(_DummyBackendModule):
     """What `torch.pretend` offers."""
 
     waits = 0
@@ -42,7 +42,7 @@ class _Module(_DummyBackendModule):
         type(self).waits += 1
 
 
-_setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
+_setup_privateuseone_for_python_backend(NAME, backend_module=PretendModule())
 DEVICE = torch.device(NAME, 0)
 
 
