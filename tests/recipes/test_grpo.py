@@ -165,7 +165,6 @@ def test_options_that_reach_nothing_are_named() -> None:
         ({"game": "./nowhere.py"}, "nowhere.py"),
         ({"model": "nowhere"}, "neither 'tiny' nor a folder"),
         ({"horizon": 0}, "greater than or equal to 1"),
-        ({"device": "cuda"}, "on the CPU"),
     ],
 )
 def test_what_cannot_be_played_is_refused_in_a_sentence(options: dict[str, Any], said: str) -> None:

@@ -213,7 +213,6 @@ def steps_of_loaded(context: RunContext, state: Mapping[str, Any]) -> Told:
         ({"env": "MountainCar-v0", "curriculum": "widening"}, "curriculum: not available for MountainCar-v0"),
         ({"env": "Blackjack-v1"}, "the observations of Blackjack-v1 are Tuple"),
         ({"report_episodes": 0}, "report_episodes: must be greater than or equal to 1"),
-        ({"device": "cuda"}, "device: this recipe runs only on the CPU"),
         ({"rollout": 1, "envs": 1}, "at least two examples"),
         ({"minibatches": 7}, "does not divide the 96 examples"),
         ({"architecture": "gru", "minibatches": 3}, "does not divide the 4 environments"),

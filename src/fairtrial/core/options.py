@@ -7,6 +7,7 @@ one applies, and a role that states what the option affects.
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -205,20 +206,32 @@ class LoopOptions(Options):
         return one_option(values)
 
 
+CPU = "cpu"
+DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]*(:\d+)?")
+
+
 class TorchOptions(LoopOptions):
     """Options of the training loop for recipes that use torch."""
 
-    device: str = option("cpu", "Device to train on, as torch names it.", role=Role.COMPUTE)
+    device: str = option(CPU, "Device to train on, as torch names it.", role=Role.COMPUTE)
     threads: int = option(1, "Threads per run.", role=Role.COMPUTE, ge=1)
+
+    @field_validator("device")
+    @classmethod
+    def _device_is_a_name(cls, device: str) -> str:
+        """Check the form only. Whether the device exists depends on the machine that the run starts on."""
+        if not DEVICE_NAME.fullmatch(device):
+            raise ValueError(f"'{device}' does not name a device; use a name such as cpu, cuda, cuda:1, mps or xpu")
+        return CPU if device == f"{CPU}:0" else device  # one device, one name: runs with either name are the same run
 
 
 class CpuOptions(TorchOptions):
-    """Options for recipes that simulate as much as they learn: their networks are too small to benefit from a GPU."""
+    """Options for recipes that can run only on the CPU."""
 
     @field_validator("device")
     @classmethod
     def _on_the_processor(cls, device: str) -> str:
-        if device != "cpu":
+        if device != CPU:
             raise ValueError("this recipe runs only on the CPU")
         return device
 

@@ -37,6 +37,7 @@ from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, Dataset, LoopEvents, Observer, RunContext, Trainable
 from fairtrial.probe.gpu import Gpus
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
+from fairtrial.probe.torch_devices import require_devices
 from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost, RunGone
 from fairtrial.record.environment import of_this_machine
 from fairtrial.record.heartbeat import HeartbeatThread, RunHeartbeat
@@ -247,6 +248,7 @@ class RunSession:
 
     def build(self) -> Trainable:
         self.set_threads()
+        _require_device(self.options)
         trainable = self.recipe.build(self.options, self.context)
         self.exit_stack.callback(getattr(trainable, "close", lambda: None))
         self.events.wait_with(getattr(trainable, "synchronize", None))
@@ -389,6 +391,7 @@ def rebuild(job: Job) -> Trainable:
     options = parse_options(recipe.options, revealed(recipe, spec), where=spec.name)
     if isinstance(options, TorchOptions):
         _set_threads(options.threads)
+    _require_device(options)
     return recipe.build(options, _run_context(job, store, recipe.data(options, store.cache)))
 
 
@@ -396,6 +399,11 @@ def _set_threads(threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
+
+
+def _require_device(options: Options) -> None:
+    if isinstance(options, TorchOptions):
+        require_devices([options.device])
 
 
 class SteppableRun:

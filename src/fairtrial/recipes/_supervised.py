@@ -252,12 +252,13 @@ class Supervised:
 
 
 def waiting_for(device: torch.device) -> Callable[[], object] | None:
-    """Return a function that waits for an asynchronous device (CUDA or MPS), or None for a synchronous one."""
+    """Return a function that waits until the device has finished its queued work, or None for the CPU."""
     import torch
 
-    if device.type == "cuda":
-        return functools.partial(torch.cuda.synchronize, device)
-    return torch.mps.synchronize if device.type == "mps" else None
+    if device.type == "cpu":
+        return None
+    wait: Callable[..., object] = torch.get_device_module(device).synchronize
+    return wait if device.type == "mps" else functools.partial(wait, device)  # there is only one MPS device
 
 
 def is_stacked(options: SupervisedOptions, model: str) -> bool:

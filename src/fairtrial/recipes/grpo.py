@@ -11,12 +11,12 @@ from pydantic import field_validator, model_validator
 
 from fairtrial.plugins import (
     Cache,
-    CpuOptions,
     Dataset,
     Metric,
     Role,
     RunContext,
     StepSize,
+    TorchOptions,
     Trainable,
     UserError,
     cautions,
@@ -34,7 +34,7 @@ BUILT_IN = "tiny"
 MOST = 100_000
 
 
-class PlayOptions(CpuOptions):
+class PlayOptions(TorchOptions):
     """Options of rollouts, of training steps and of `profile`, which also accepts one sample per group."""
 
     steps: int = option(
@@ -43,7 +43,7 @@ class PlayOptions(CpuOptions):
         role=Role.TRAINING,
         unit="steps",
         ge=1,
-        le=CpuOptions.most_steps,
+        le=TorchOptions.most_steps,
     )
     eval_every: int = option(
         20, "Evaluate every N steps and at the end; 0: at the end only.", role=Role.EVALUATION, unit="steps", ge=0

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from fairtrial.plugins import CpuOptions, Metric, References, Role, RunContext, Stack, StepSize, Trainable, option
+from fairtrial.plugins import Metric, References, Role, RunContext, Stack, StepSize, TorchOptions, Trainable, option
 from fairtrial.recipes._references import references_for
 from fairtrial.recipes._stacks import RunStack, members_of
 from fairtrial.recipes.rl.names import CLASSIC, why_unknown
@@ -28,14 +28,14 @@ WIDENED_AT = 0.5
 NARROWEST = 0.1
 
 
-class Options(CpuOptions):
+class Options(TorchOptions):
     steps: int = option(
         400,
         "Training steps; each is one rollout and the updates on it.",
         role=Role.TRAINING,
         unit="steps",
         ge=1,
-        le=CpuOptions.most_steps,
+        le=TorchOptions.most_steps,
     )
     eval_every: int = option(
         50, "Evaluate every N steps and at the end; 0: at the end only.", role=Role.EVALUATION, unit="steps", ge=0
@@ -154,6 +154,7 @@ def stack_key(options: Options) -> str | None:
     shape = (
         options.env, options.hide_velocity, options.episode_limit, options.width, options.parameters, options.envs,
         options.rollout, options.epochs, options.minibatches, options.normalize_observations, options.normalize_rewards,
+        options.device,
     )  # fmt: skip
     return " ".join(map(str, shape))
 

@@ -128,7 +128,9 @@ def test_other_models_go_through_transformers_and_agree_with_it() -> None:
     blueprint = blueprint_of(model)
     assert blueprint.llama is None
     tokens = texts(3, 20)
-    found = stepwise(TransformersReader(make_transformer(blueprint.config), blueprint.initial), tokens, read=11)
+    found = stepwise(
+        TransformersReader(make_transformer(blueprint.config), blueprint.initial, torch.device("cpu")), tokens, read=11
+    )
     expected = logits_of(model, tokens)
     np.testing.assert_allclose(found, expected[:, 11:], atol=1e-5 * np.abs(expected).max())
 

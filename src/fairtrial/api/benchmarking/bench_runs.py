@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.api.running.planning import load_checked_recipe, plan_jobs
+from fairtrial.api.running.planning import load_checked_recipe, plan_jobs, require_devices_here
 from fairtrial.api.running.train import complete_needs
 from fairtrial.core.errors import Interrupted, InvalidOptions, RunsFailed, UserError
 from fairtrial.core.options import LoopOptions, not_benched
@@ -157,6 +157,7 @@ class HiddenRuns:
         seed = self.terms.seed if seed is None else seed
         spec = spec_of(self.recipe, resolved, study=BENCH_STUDY, variant=self._name(), seed=seed)
         plan = plan_jobs([spec], self.store, self._surroundings, self.terms.tell)
+        require_devices_here(plan.jobs)
         for need in plan.missing_needs(plan.jobs):
             self.terms.tell(f"Training {need.spec.name} first, which this recipe needs …")
         complete_needs(plan, should_stop=self.terms.should_stop)

@@ -190,11 +190,12 @@ def _data_size(opened: Mapping[int, SteppableRun]) -> int | None:
 
 def _free_bytes(run: SteppableRun | None) -> int | None:
     device = getattr(getattr(run, "trainable", None), "device", None)
-    if getattr(device, "type", "cpu") != "cuda":
+    if getattr(device, "type", "cpu") == "cpu":
         return available_bytes()
     import torch
 
-    return int(torch.cuda.mem_get_info(device)[0])
+    memory = getattr(torch.get_device_module(device), "mem_get_info", None)  # MPS shares the memory of the machine
+    return available_bytes() if memory is None else int(memory(device)[0])
 
 
 def _growing_bytes(run: SteppableRun) -> int | None:

@@ -18,6 +18,7 @@ from fairtrial.api.running.planning import (
     clear_conflicts,
     load_checked_recipe,
     plan_jobs,
+    require_devices_here,
     require_secrets,
 )
 from fairtrial.api.running.recording import recorded
@@ -44,7 +45,7 @@ from fairtrial.core.cautions import (
 from fairtrial.core.directions import Direction
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.formatting import counted
-from fairtrial.core.options import describe_options, parse_options
+from fairtrial.core.options import CPU, describe_options, parse_options
 from fairtrial.core.paths import DEPENDENCIES_STUDY
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status, headline
@@ -77,7 +78,6 @@ SHOWN_NAMES = 5
 MISSED_HEARTBEATS = 3
 """Smallest --lost-after and --hung-after, in heartbeat intervals: one late heartbeat does not mean a lost run."""
 SKYPILOT = "skypilot"
-CPU = "cpu"
 MOST_NAMED = 5
 
 
@@ -209,7 +209,10 @@ def _fill(study: Study, store: str | os.PathLike[str] | None, policy: ExecutionP
     plan = plan_jobs(specs, place, environment, policy.tell)
     check_direction(study, recipe, [run for job in plan.jobs if (run := plan.existing.get(job.spec.name))])
     plan = clear_conflicts(plan, place, replace_old=policy.replace_old)
-    require_secrets(plan.missing(retry_failed=policy.retry_failed), policy.tell)
+    missing = plan.missing(retry_failed=policy.retry_failed)
+    require_secrets(missing, policy.tell)
+    if policy.on == LOCAL:  # the machines of other launchers have other devices
+        require_devices_here(missing)
     save_plan(place, {**study.to_dict(), **({"registration": registration.sha256} if registration else {})})
     policy.ready(plan)
     made, workload = _run_missing(plan, place, recipe, policy, engine, request)

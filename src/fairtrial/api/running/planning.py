@@ -12,7 +12,7 @@ from typing import Any
 
 from fairtrial.core.canonical import canonical_json, content_hash, file_hash
 from fairtrial.core.errors import InvalidOptions, RunsFailed
-from fairtrial.core.options import Options, parse_options
+from fairtrial.core.options import CPU, Options, TorchOptions, parse_options
 from fairtrial.core.paths import DEPENDENCIES_STUDY
 from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed, require_packages
 from fairtrial.core.runs import Run, Status
@@ -21,6 +21,7 @@ from fairtrial.core.specs import Job, Need, RunSpec
 from fairtrial.jobs.run_session import revealed
 from fairtrial.launch.job_plan import JobPlan
 from fairtrial.plan.cells import resolve, spec_of
+from fairtrial.probe.torch_devices import require_devices
 from fairtrial.record.cache import StoreCache
 from fairtrial.record.index import list_rows
 from fairtrial.record.store import Store
@@ -167,6 +168,15 @@ def require_secrets(jobs: Iterable[Job], tell: Callable[[str], None] = lambda _:
     if names:
         variables = ", ".join(name for name in references(options) if name.startswith(PREFIX))
         tell(f"Redacted because they are secrets: {', '.join(names)}. Recorded as references to {variables}.")
+
+
+def require_devices_here(jobs: Iterable[Job]) -> None:
+    """Raise before anything starts if a job asks for a device that torch cannot use on this machine."""
+    require_devices(str(job.spec.options.get("device") or CPU) for job in jobs if _uses_torch(job.spec))
+
+
+def _uses_torch(spec: RunSpec) -> bool:
+    return issubclass(load_recipe(spec.recipe, file=spec.recipe_file).options, TorchOptions)
 
 
 def clear_conflicts(plan: JobPlan, store: Store, *, replace_old: bool) -> JobPlan:

@@ -15,6 +15,7 @@ from fairtrial.api.running.planning import (
     clear_conflicts,
     load_checked_recipe,
     plan_jobs,
+    require_devices_here,
     require_needs,
     require_secrets,
 )
@@ -154,7 +155,9 @@ def _next_attempt(store: Store, spec: RunSpec) -> int:
 def _train(
     plan: JobPlan, observe: Observing, should_stop: Callable[[], bool], tell: Callable[[str], None] = lambda _: None
 ) -> Trained:
-    require_secrets(plan.missing(retry_failed=True), tell)
+    missing = plan.missing(retry_failed=True)
+    require_secrets(missing, tell)
+    require_devices_here(missing)
     complete_needs(plan, observe, should_stop)
     [job] = plan.jobs
     return _run(job, observe, should_stop)

@@ -79,11 +79,12 @@ MOST_WEIGHT = 2.0
 
 def make_player(
     game: str, tokenizer: Tokenizer, blueprint: Blueprint, load: Callable[[int], Values], config: PlayConfig,
-    streams: Streams, learner: Learner | None,
+    streams: Streams, learner: Learner | None, device: str,
 ) -> GamePlayer:  # fmt: skip
     engine = SamplingEngine(
-        blueprint, load, batch=config.batch_groups * config.samples, adapters=VERSIONS_KEPT, prefixes=config.prefixes
-    )
+        blueprint, load, batch=config.batch_groups * config.samples, adapters=VERSIONS_KEPT, prefixes=config.prefixes,
+        device=device,
+    )  # fmt: skip
     return GamePlayer(load_game(game), tokenizer, engine, config, streams, frozen_opinion(learner) if learner else None)
 
 
@@ -104,7 +105,10 @@ def frozen_opinion(learner: Learner) -> Reference:
 
 @dataclass(frozen=True)
 class RemotePlayer:
-    """Builds a player in another process, from plain values and files, so that it need not import `transformers`."""
+    """Builds a player in another process, from plain values and files.
+
+    For a Llama on the CPU, that process need not import `transformers`.
+    """
 
     game: str
     vocabulary: Vocabulary
@@ -113,11 +117,14 @@ class RemotePlayer:
     config: PlayConfig
     streams: Streams
     learning: GrpoConfig
+    device: str
 
     def __call__(self) -> GamePlayer:
-        learner = Learner(self.blueprint, self.learning) if self.learning.beta else None
+        learner = Learner(self.blueprint, self.learning, self.device) if self.learning.beta else None
         tokenizer = self.vocabulary.load()
-        return make_player(self.game, tokenizer, self.blueprint, self._load, self.config, self.streams, learner)
+        return make_player(
+            self.game, tokenizer, self.blueprint, self._load, self.config, self.streams, learner, self.device
+        )
 
     def _load(self, version: int) -> Values:
         return load_adapter(self.run.adapter(version))

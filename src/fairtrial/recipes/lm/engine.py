@@ -17,12 +17,16 @@ import numpy as np
 
 from fairtrial.core.training import Clock
 from fairtrial.plugins import UserError
-from fairtrial.recipes.lm.llama_numpy import Ints, KVCache, LlamaReader
+from fairtrial.recipes.lm.llama_numpy import Ints, LlamaReader
 from fairtrial.recipes.lm.types import Completion, Floats, SamplingRequest, Timing, Tokens, Values
 from fairtrial.recipes.lm.weights import Blueprint
 
 KEEP_ON = 0.75
 """Finished rows are dropped when less than this fraction is unfinished, because dropping copies the other rows."""
+
+
+KVCache = Any
+"""Keys and values of a prefilled text. Each kind of reader has its own type."""
 
 
 class Writer(Protocol):
@@ -83,13 +87,13 @@ class SamplingEngine:
 
     `load(version)` returns the weights of a version that is not among the `adapters` most recently used ones. At most
     `batch` requests are sampled together, in order of arrival. `end` is the token that ends an unconstrained
-    continuation.
+    continuation. On the CPU, a Llama runs in NumPy; on any other `device`, `transformers` runs every model there.
     """
 
     def __init__(
         self, blueprint: Blueprint, load: Callable[[int], Values], *, batch: int = 32, temperature: float = 1.0,
         end: int | None = None, adapters: int = 2, prefixes: int = 8, share_prompts: bool = True,
-        clock: Clock = time.perf_counter,
+        clock: Clock = time.perf_counter, device: str = "cpu",
     ) -> None:  # fmt: skip
         self.blueprint, self.batch, self.temperature, self.end = blueprint, batch, temperature, end
         self.counters = SamplingCounters()
@@ -99,6 +103,7 @@ class SamplingEngine:
         self._prefixes: OrderedDict[tuple[int, Tokens], KVCache] = OrderedDict()
         self._queue: deque[_Queued] = deque()
         self._module: Any = None
+        self._device = device
 
     def complete(
         self, requests: Sequence[SamplingRequest], version: int, *, temperature: float | None = None
@@ -191,14 +196,16 @@ class SamplingEngine:
         return reader
 
     def _make_reader(self, weights: Values) -> PolicyReader:
-        if self.blueprint.llama is not None:
+        if self.blueprint.llama is not None and self._device == "cpu":
             return LlamaReader(self.blueprint.llama, weights)
+        import torch
+
         from fairtrial.recipes.lm.hugging import TransformersReader
         from fairtrial.recipes.lm.model import make_transformer
 
         if self._module is None:
-            self._module = make_transformer(self.blueprint.config)
-        return TransformersReader(self._module, weights)
+            self._module = make_transformer(self.blueprint.config, self._device)
+        return TransformersReader(self._module, weights, torch.device(self._device))
 
     def _prefill(self, reader: PolicyReader, version: int, firsts: Sequence[SamplingRequest]) -> list[KVCache]:
         """Prefill all prompts except for their last token. Prompts of equal prefix and length form one batch."""

@@ -114,7 +114,7 @@ class _AttendToBoth(torch.autograd.Function):
         if missing is not None:
             early += missing
         late = q.view(*of_sample, wide) @ k.transpose(-1, -2)
-        late.view(packs, heads, samples, repeats, length, length).add_(_ahead(length))
+        late.view(packs, heads, samples, repeats, length, length).add_(_ahead(late, length))
         _softmax_over_both(early, late.view(packs, heads, -1, length))
         attended = early @ early_v
         attended += (late @ v).view_as(attended)
@@ -143,8 +143,8 @@ class _AttendToBoth(torch.autograd.Function):
         )
 
 
-def _ahead(length: int) -> Tensor:
-    return torch.full((length, length), -torch.inf).triu_(1)
+def _ahead(like: Tensor, length: int) -> Tensor:
+    return like.new_full((length, length), -torch.inf).triu_(1)
 
 
 def _softmax_over_both(early: Tensor, late: Tensor) -> None:

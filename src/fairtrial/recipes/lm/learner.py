@@ -76,16 +76,17 @@ class LearningCounters:
 
 
 class Learner:
-    """A policy, its optimizer, and the frozen reference model."""
+    """A policy, its optimizer, and the frozen reference model, all of them on `device`."""
 
-    def __init__(self, blueprint: Blueprint, config: GrpoConfig) -> None:
+    def __init__(self, blueprint: Blueprint, config: GrpoConfig, device: str = "cpu") -> None:
         self.blueprint, self.config, self.counters = blueprint, config, LearningCounters()
-        self._forward = _forward(blueprint)
+        self.device = torch.device(device)
+        self._forward = _forward(blueprint, self.device)
         self._sizes = [value.size for value in blueprint.initial.values()]
-        self._flat = torch.from_numpy(np.concatenate([value.ravel() for value in blueprint.initial.values()]))
+        self.load_values(blueprint.initial)
         self._average, self._square = torch.zeros_like(self._flat), torch.zeros_like(self._flat)
-        self._base = {name: torch.from_numpy(value) for name, value in blueprint.base.items()}
-        reference = {name: torch.from_numpy(value) for name, value in blueprint.reference().items()}
+        self._base = {name: self._tensor(value) for name, value in blueprint.base.items()}
+        reference = {name: self._tensor(value) for name, value in blueprint.reference().items()}
         with torch.no_grad():
             self._reference = self._forward.arrange(reference)
 
@@ -96,7 +97,7 @@ class Learner:
             arranged = self._forward.arrange(self._effective(flat))
             leaves = {name: each.detach().requires_grad_(each.requires_grad) for name, each in arranged.items()}
         total = sum(len(decisions(sample)) for sample in samples)
-        sums = torch.zeros(len(ChunkMeasures.__annotations__))
+        sums = torch.zeros(len(ChunkMeasures.__annotations__), device=self.device)
         for packs in self._chunks(samples):
             with events.phase("loss_forward"):
                 measured = self._measure(leaves, packs, max(1, total))
@@ -122,25 +123,27 @@ class Learner:
 
         def ask(chunk: Chunk, ready: Any) -> Tensor:
             self.counters.policy_forwards += 1
-            return _among_open(self._forward.logits(arranged, ready), chunk)[0]
+            return self._among_open(self._forward.logits(arranged, ready), chunk)[0]
 
         return self._logprobs(samples, ask)
 
     def values(self) -> dict[str, np.ndarray]:
         """Return a copy of the trained parameters by name, which later steps do not change."""
-        parts = self._flat.split_with_sizes(self._sizes)
+        parts = self._flat.cpu().split_with_sizes(self._sizes)
         shapes = self.blueprint.initial.items()
         return {name: part.numpy().reshape(like.shape).copy() for (name, like), part in zip(shapes, parts, strict=True)}
 
     def load_values(self, values: Values) -> None:
-        self._flat = torch.from_numpy(np.concatenate([values[name].ravel() for name in self.blueprint.initial]))
+        self._flat = self._tensor(np.concatenate([values[name].ravel() for name in self.blueprint.initial]))
 
     def state(self) -> dict[str, Any]:
         tensors = {"flat": self._flat, "average": self._average, "square": self._square}
         return {**{name: each.clone() for name, each in tensors.items()}, "counters": asdict(self.counters)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._flat, self._average, self._square = (state[name].clone() for name in ("flat", "average", "square"))
+        self._flat, self._average, self._square = (
+            state[name].to(self.device, copy=True) for name in ("flat", "average", "square")
+        )
         self.counters = LearningCounters(**state["counters"])
 
     def tensor_groups(self) -> dict[str, list[Tensor]]:
@@ -151,6 +154,10 @@ class Learner:
             "frozen": list(self._base.values()),
             "reference": list(self._reference.values()),
         }
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        """Return an array as a tensor on the run's device; on the CPU, they share memory."""
+        return torch.from_numpy(array).to(self.device)
 
     def _chunks(self, samples: Sequence[Sample]) -> list[list[Pack]]:
         packs = make_packs(samples)
@@ -172,7 +179,7 @@ class Learner:
     def _measure(self, leaves: Mapping[str, Tensor], packs: Sequence[Pack], total: int) -> ChunkMeasures:
         chunk = make_chunk(packs, self.blueprint.vocabulary)
         ready = self._forward.prepare(chunk)
-        known = _known(packs)
+        known = Known(*map(self._tensor, _known(packs)))
         if self.config.beta and any(sample.reference is None for pack in packs for sample in pack):
             self.counters.forwarded_tokens += chunk.tokens
             with torch.inference_mode():
@@ -180,20 +187,26 @@ class Learner:
             known = replace(known, reference=torch.where(known.reference.isnan(), asked, known.reference))
         self.counters.policy_forwards += 1
         self.counters.forwarded_tokens += chunk.tokens
-        taken, entropy = _among_open(self._forward.logits(leaves, ready), chunk)
+        taken, entropy = self._among_open(self._forward.logits(leaves, ready), chunk)
         return _measure(taken, entropy, known, self.config, total)
 
     def _ask_reference(self, chunk: Chunk, ready: Any) -> Tensor:
         self.counters.reference_forwards += 1
         self.counters.reference_tokens += chunk.tokens
-        return _among_open(self._forward.logits(self._reference, ready), chunk)[0]
+        return self._among_open(self._forward.logits(self._reference, ready), chunk)[0]
+
+    def _among_open(self, logits: Tensor, chunk: Chunk) -> tuple[Tensor, Tensor]:
+        """Return the log-probabilities of the chosen tokens among the allowed ones, and the sum of the entropies."""
+        if chunk.ids is not None and chunk.closed is not None:
+            logits = logits.gather(1, self._tensor(chunk.ids)).masked_fill(self._tensor(chunk.closed), IMPOSSIBLE)
+        return chosen_logprobs(logits, self._tensor(chunk.targets))
 
     def _logprobs(self, samples: Sequence[Sample], ask: Callable[[Chunk, Any], Tensor]) -> list[Floats]:
         values: list[Floats] = []
         for packs in self._chunks(samples):
             chunk = make_chunk(packs, self.blueprint.vocabulary)
             with torch.inference_mode():
-                taken = ask(chunk, self._forward.prepare(chunk)).numpy()
+                taken = ask(chunk, self._forward.prepare(chunk)).cpu().numpy()
             values += _by_sample([each for pack in packs for each in pack], taken)
         return values
 
@@ -233,14 +246,14 @@ class ChunkMeasures:
         )
 
 
-def _forward(blueprint: Blueprint) -> Forward:
+def _forward(blueprint: Blueprint, device: torch.device) -> Forward:
     if blueprint.llama is not None:
         from fairtrial.recipes.lm.llama_torch import LlamaForward
 
-        return LlamaForward(blueprint.llama)
+        return LlamaForward(blueprint.llama, device)
     from fairtrial.recipes.lm.hugging import TransformersForward
 
-    return TransformersForward(blueprint.config)
+    return TransformersForward(blueprint.config, device)
 
 
 def _through(arranged: Mapping[str, Tensor], leaves: Mapping[str, Tensor], flat: Tensor) -> Tensor:
@@ -254,23 +267,15 @@ def _through(arranged: Mapping[str, Tensor], leaves: Mapping[str, Tensor], flat:
     return tensor
 
 
-def _among_open(logits: Tensor, chunk: Chunk) -> tuple[Tensor, Tensor]:
-    """Return the log-probabilities of the chosen tokens among the allowed ones, and the sum of the entropies."""
-    targets = torch.from_numpy(chunk.targets)
-    if chunk.ids is not None and chunk.closed is not None:
-        logits = logits.gather(1, torch.from_numpy(chunk.ids)).masked_fill(torch.from_numpy(chunk.closed), IMPOSSIBLE)
-    return chosen_logprobs(logits, targets)
-
-
-def _known(packs: Sequence[Pack]) -> Known:
+def _known(packs: Sequence[Pack]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the fields of `Known` as arrays."""
     samples = [sample for pack in packs for sample in pack]
     behaviour = at_decisions(samples, [sample.completion.behaviour for sample in samples])
     policy = at_decisions(samples, [sample.completion.policy for sample in samples])
     unknown = [np.full(len(each.completion.tokens), np.nan, np.float32) for each in samples]
     given = [each.reference if each.reference is not None else unknown[n] for n, each in enumerate(samples)]
     advantage = np.repeat([np.float32(each.advantage) for each in samples], [len(decisions(each)) for each in samples])
-    known = (behaviour, policy, at_decisions(samples, given), advantage.astype(np.float32))
-    return Known(*map(torch.from_numpy, known))
+    return behaviour, policy, at_decisions(samples, given), advantage.astype(np.float32)
 
 
 def _measure(taken: Tensor, entropy: Tensor, known: Known, config: GrpoConfig, total: int) -> ChunkMeasures:

@@ -40,13 +40,13 @@ class Ready:
 
 
 class LlamaForward:
-    """The forward pass for training. The caller passes the weights with every call."""
+    """The forward pass for training. The caller passes the weights, which are on `device`, with every call."""
 
-    def __init__(self, llama: Llama) -> None:
-        self.llama = llama
+    def __init__(self, llama: Llama, device: torch.device) -> None:
+        self.llama, self._device = llama, device
         steps = torch.arange(0, llama.head_width, 2, dtype=torch.float32) / llama.head_width
         self._slow = 1.0 / (llama.theta**steps)
-        self._order = torch.from_numpy(interleaved(llama.head_width))
+        self._order = torch.from_numpy(interleaved(llama.head_width)).to(device)
         self._rope = self._make_rope(512)
 
     def arrange(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -80,25 +80,29 @@ class LlamaForward:
             self._rope = self._make_rope(2 * int(positions.max()))
         read, written = positions[:, :context].ravel(), positions[:, context:].ravel()
         missing = None
+        tokens = np.concatenate([chunk.context.ravel(), chunk.inputs.ravel()])
         if (chunk.context_lengths < context).any():
             empty = torch.from_numpy(np.arange(context) >= chunk.context_lengths[:, None])
-            missing = torch.zeros(packs, 1, 1, context).masked_fill_(empty[:, None, None], -torch.inf)
+            missing = torch.zeros(packs, 1, 1, context).masked_fill_(empty[:, None, None], -torch.inf).to(self._device)
         return Ready(
             context=(packs, context),
             inputs=chunk.inputs.shape,
-            tokens=torch.from_numpy(np.concatenate([chunk.context.ravel(), chunk.inputs.ravel()])),
-            rope=self._rope[torch.from_numpy(np.concatenate([read, written]))],
+            tokens=torch.from_numpy(tokens).to(self._device),
+            rope=self._rope[torch.from_numpy(np.concatenate([read, written])).to(self._device)],
             missing=missing,
-            decided=torch.from_numpy(chunk.decided),
+            decided=torch.from_numpy(chunk.decided).to(self._device),
         )
 
     def _make_rope(self, most: int) -> Tensor:
-        """Return rotary factors (positions, heads, pairs) for queries and keys; those of values are 1."""
+        """Return rotary factors (positions, heads, pairs) for queries and keys; those of values are 1.
+
+        They are computed on the CPU and then moved, so that they are equal on every device.
+        """
         llama = self.llama
         angles = torch.arange(most, dtype=torch.float32)[:, None, None] * self._slow
         values = torch.zeros(most, llama.key_heads, len(self._slow))
         both = torch.cat([angles.expand(-1, llama.heads + llama.key_heads, -1), values], dim=1)
-        return torch.polar(torch.ones_like(both), both)
+        return torch.polar(torch.ones_like(both), both).to(self._device)
 
     def logits(self, weights: Mapping[str, Tensor], ready: Ready) -> Tensor:
         """Return the logits of the decided tokens: (decided tokens, vocabulary)."""

@@ -18,6 +18,7 @@ from fairtrial.recipes.lm.types import Values
 from fairtrial.recipes.lm.weights import Adapter, Blueprint, Llama
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 WIDTH, INNER, LAYERS, HEADS, LONGEST = 64, 128, 2, 4, 2048
@@ -170,8 +171,8 @@ def _laid_out(values: Values) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in values.items()}
 
 
-def make_transformer(config: Mapping[str, Any]) -> nn.Module:
-    """Create a model of `transformers` from its config, to be called with the caller's weights."""
+def make_transformer(config: Mapping[str, Any], device: str | torch.device = "cpu") -> nn.Module:
+    """Create a model of `transformers` from its config on a device, to be called with the caller's weights."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -179,6 +180,7 @@ def make_transformer(config: Mapping[str, Any]) -> nn.Module:
     named = dict(config)
     with torch.random.fork_rng(devices=[]):
         made = AutoConfig.for_model(named.pop("model_type"), **named)
-        module = AutoModelForCausalLM.from_config(made)
+        module = AutoModelForCausalLM.from_config(made).to(device)
+    module.tie_weights()  # moving a model separates tied weights on devices with their own type of tensor
     transformer: nn.Module = module.eval()
     return transformer

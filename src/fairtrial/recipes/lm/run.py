@@ -6,7 +6,7 @@ import itertools
 import shutil
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from statistics import fmean
@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from fairtrial.core.errors import StoreError
 from fairtrial.core.training import Split
 from fairtrial.plugins import LoopEvents, RunContext, UserError
+from fairtrial.recipes._supervised import waiting_for
 from fairtrial.recipes.lm.building import (
     RemotePlayer,
     find_vocabulary,
@@ -59,7 +60,7 @@ class GrpoRun:
         if self._tokenizer.size > self.blueprint.vocabulary:
             sizes = f"{self._tokenizer.size} tokens, but its model only {self.blueprint.vocabulary}"
             raise UserError(f"the tokenizer in {options.model} has {sizes}", hint="Use the tokenizer of this model.")
-        self.learner = Learner(self.blueprint, grpo_config(options))
+        self.learner = Learner(self.blueprint, grpo_config(options), options.device)
         self.play_config = play_config(options, scripted=scripted)
         self.lag = lag_of(options.buffer_depth, options.policy_lag)
         self.version, self.generated = 0, 0
@@ -80,6 +81,7 @@ class GrpoRun:
             self.play_config,
             self.streams,
             learner,
+            self.options.device,
         )
 
     @cached_property
@@ -88,7 +90,7 @@ class GrpoRun:
         self.streams.used.add("env")  # the workers draw from it on behalf of this run
         remote = RemotePlayer(
             options.game, self.vocabulary, self.blueprint, self.context.run, self.play_config, self.streams,
-            self.learner.config,
+            self.learner.config, options.device,
         )  # fmt: skip
 
         def call_together(buffer: Buffer) -> Processes:
@@ -180,6 +182,14 @@ class GrpoRun:
 
     def tensor_groups(self) -> dict[str, list[torch.Tensor]]:
         return self.learner.tensor_groups()
+
+    @property
+    def device(self) -> torch.device:
+        return self.learner.device
+
+    @property
+    def synchronize(self) -> Callable[[], object] | None:
+        return waiting_for(self.device)
 
     @property
     def examples_per_step(self) -> int:

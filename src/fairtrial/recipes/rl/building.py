@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fairtrial.plugins import RunContext, Streams
+from fairtrial.plugins import RunContext
 from fairtrial.recipes.rl.actions import Actions, actions_of
 from fairtrial.recipes.rl.gymnasium_envs import GymnasiumVectorEnv
 from fairtrial.recipes.rl.modules import NETS, NetAgentState, make_net
@@ -32,9 +32,9 @@ def build_run(options: Options, context: RunContext) -> PpoRun:
     kind = policy_kind(options, space)
     width = choose_width(options, kind, space)
     if kind == "mlp":
-        return StackedPpoRun(options, context, make_env, lambda rows: _perceptron(rows, width, context.streams))
+        return StackedPpoRun(options, context, make_env, lambda rows: _perceptron(rows, width, options, context))
     check_policy(options, kind)
-    return PpoRun(options, context, make_env, lambda rows: _net(rows, kind, width, options.envs, context.streams))
+    return PpoRun(options, context, make_env, lambda rows: _net(rows, kind, width, options, context))
 
 
 def _make_env(options: Options, context: RunContext, count: int) -> VectorEnv:
@@ -45,13 +45,14 @@ def _make_env(options: Options, context: RunContext, count: int) -> VectorEnv:
     return GymnasiumVectorEnv(options.env, count, context, limit=options.episode_limit)
 
 
-def _perceptron(rows: VectorEnv, width: int, streams: Streams) -> PerceptronAgentState:
+def _perceptron(rows: VectorEnv, width: int, options: Options, context: RunContext) -> PerceptronAgentState:
     layout = make_layout(rows.space, width, actions_of(rows.space))
-    return PerceptronAgentState(layout, initial_rows(layout, streams))
+    return PerceptronAgentState(layout, initial_rows(layout, context.streams).to(options.device))
 
 
-def _net(rows: VectorEnv, kind: str, width: int, environments: int, streams: Streams) -> NetAgentState:
-    return NetAgentState(make_net(kind, rows.space, width, actions_of(rows.space), streams), environments)
+def _net(rows: VectorEnv, kind: str, width: int, options: Options, context: RunContext) -> NetAgentState:
+    net = make_net(kind, rows.space, width, actions_of(rows.space), context.streams)
+    return NetAgentState(net.to(options.device), options.envs)
 
 
 def choose_width(options: Options, kind: str, space: Space) -> int:

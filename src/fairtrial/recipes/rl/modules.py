@@ -56,6 +56,10 @@ class Net(nn.Module):
         raise NotImplementedError
 
     @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @property
     def scale(self) -> Tensor | None:
         scale: Tensor | None = dict(self.extra.items()).get("log_deviation")
         return scale
@@ -83,7 +87,7 @@ class GRUNet(Net):
         return Recurrent(int(numpy.prod(space.observation)), width, outputs)
 
     def memory(self, count: int) -> Tensor:
-        return torch.zeros(count, 2, self._width)
+        return torch.zeros(count, 2, self._width, device=self.device)
 
     def act(self, obs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         outputs, acting = self.policy(obs[None], memory[:, 0])
@@ -96,18 +100,19 @@ class GRUNet(Net):
 
     def unroll(self, obs: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Process each episode as a separate sequence, because `nn.GRU` cannot reset its state within a sequence."""
-        number, place = _sequences(new)
-        steps, count = int(place.max()) + 1, int(number.max()) + 1
+        numbers, places = _sequences(new)
+        steps, count = int(places.max()) + 1, int(numbers.max()) + 1
+        number, place = (torch.from_numpy(each).to(obs.device) for each in (numbers, places))
         laid_out = obs.new_zeros(steps, count, *obs.shape[2:])
         laid_out[place, number] = obs
         before = memory.new_zeros(count, *memory.shape[1:])
-        not_done = ~new[0]
-        before[number[0][not_done]] = memory[not_done]
+        not_done = numpy.flatnonzero(~new[0])
+        before[number[0, not_done]] = memory[not_done]
         outputs, values = (net(laid_out, before[:, which])[0] for which, net in enumerate((self.policy, self.value)))
         return outputs[place, number], values[place, number][..., 0]
 
 
-def _sequences(new: Array) -> tuple[Tensor, Tensor]:
+def _sequences(new: Array) -> tuple[Array, Array]:
     """Return, for every step and environment, the index of its episode and the step's position in that episode."""
     begins = new.copy()
     begins[0] = True
@@ -115,7 +120,7 @@ def _sequences(new: Array) -> tuple[Tensor, Tensor]:
     number = begins.cumsum(0) - 1 + (counts.cumsum() - counts)
     times = numpy.arange(len(begins))[:, None]
     place = times - numpy.maximum.accumulate(numpy.where(begins, times, 0))
-    return torch.from_numpy(number), torch.from_numpy(place)
+    return number, place
 
 
 class Attentive(nn.Module):
@@ -144,7 +149,7 @@ class TransformerNet(Net):
         return Attentive(self._inputs, width, outputs)
 
     def memory(self, count: int) -> Tensor:
-        return torch.zeros(count, CONTEXT, self._inputs + 1)
+        return torch.zeros(count, CONTEXT, self._inputs + 1, device=self.device)
 
     def act(self, obs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         window = _window(obs, memory)
@@ -156,7 +161,8 @@ class TransformerNet(Net):
 
     def unroll(self, obs: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
         tokens = torch.cat((memory.transpose(0, 1), _token(obs)))
-        episode = torch.from_numpy(numpy.concatenate((numpy.zeros((CONTEXT, new.shape[1]), int), new.cumsum(0))))
+        numbers = numpy.concatenate((numpy.zeros((CONTEXT, new.shape[1]), int), new.cumsum(0)))
+        episode = torch.from_numpy(numbers).to(obs.device)
         windows, episodes = (each.unfold(0, CONTEXT, 1)[1:] for each in (tokens, episode))
         own = episodes == episodes[..., -1:]
         flat = (windows * own[:, :, None]).transpose(2, 3).flatten(0, 1)
@@ -195,7 +201,7 @@ class CNNNet(Net):
         return Seeing(space.observation[0], width, outputs)
 
     def memory(self, count: int) -> Tensor:
-        return torch.zeros(count, 0)
+        return torch.zeros(count, 0, device=self.device)
 
     def act(self, obs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         return self.policy(obs), memory
@@ -234,18 +240,18 @@ class NetPlayer:
 
     @property
     def scale(self) -> Array | None:
-        return None if self._net.scale is None else self._net.scale.detach().numpy()
+        return None if self._net.scale is None else self._net.scale.detach().cpu().numpy()
 
     def outputs(self, obs: Tensor) -> Array:
         with torch.no_grad():
-            outputs, self.memory = self._net.act(obs[0], self.memory)
+            outputs, self.memory = self._net.act(obs[0].to(self.memory.device), self.memory)
         if self.trail is not None:
             self.trail.append(self.memory)
-        return outputs[None].numpy()
+        return outputs[None].cpu().numpy()
 
     def forget(self, ended: Array) -> None:
         self.memory = self.memory.clone()
-        self.memory[torch.from_numpy(ended[0])] = 0
+        self.memory[torch.from_numpy(ended[0]).to(self.memory.device)] = 0
 
 
 class NetPolicy:
@@ -333,7 +339,7 @@ class NetAgentState:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.net.load_state_dict(state["module"])
-        self.memory = state["memory"].clone()
+        self.memory = state["memory"].to(self.net.device, copy=True)
         for kept, values in ((self.averages, "exp_avg"), (self.squares, "exp_avg_sq")):
             for own, value in zip(kept, state["optimizer"][values], strict=True):
                 own.copy_(value)

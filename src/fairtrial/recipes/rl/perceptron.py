@@ -59,7 +59,7 @@ class Tower:
     def __init__(self, layout: Layout, rows: Tensor, gradients: Tensor | None = None) -> None:
         self.first = NarrowAffine(layout, "first", rows, gradients)
         self.second, self.output = (Affine(layout, name, rows, gradients) for name in ("second", "output"))
-        self._bends = Tanh(), Tanh()
+        self._bends = Tanh(rows.device), Tanh(rows.device)
 
     def forward(self, x: Tensor) -> Tensor:
         self._low = self._bends[0].of(self.first, x)
@@ -89,16 +89,15 @@ class PerceptronActor:
     def __init__(self, layout: Layout, rows: Tensor) -> None:
         """Take rows of shape [runs, networks, width]."""
         self._tower = Tower(layout, rows[:, 0])
-        self._scale = (
-            layout.view(rows[:, 0], "log_deviation")[:, None].numpy() if "log_deviation" in layout.places else None
-        )
+        self._device = rows.device
+        self._scale = layout.view(rows[:, 0], "log_deviation")[:, None] if "log_deviation" in layout.places else None
 
     def outputs(self, obs: Tensor) -> Array:
-        return self._tower.forward(obs).numpy()
+        return self._tower.forward(obs.to(self._device)).cpu().numpy()
 
     @property
     def scale(self) -> Array | None:
-        return self._scale
+        return None if self._scale is None else self._scale.cpu().numpy()
 
     def forget(self, ended: Array) -> None: ...
 
@@ -122,13 +121,16 @@ class Perceptron:
         )
         options = [run.options for run in runs]
         self._batch = first.options.batch_size
-        self._clip = _column([each.clip for each in options])
-        self._value_weight = _column([each.value_weight * 2 / self._batch for each in options])
-        self._most_norm = torch.tensor([each.max_grad_norm for each in options])
+        self._clip = self._column([each.clip for each in options])
+        self._value_weight = self._column([each.value_weight * 2 / self._batch for each in options])
+        self._most_norm = torch.tensor([each.max_grad_norm for each in options], device=self.values.device)
         entropy = [each.entropy_weight / self._batch for each in options]
-        self._entropy_weight = _column(entropy)[..., None] if any(entropy) else None
+        self._entropy_weight = self._column(entropy)[..., None] if any(entropy) else None
         self._x = aligned(self.values, 2 * count, self._batch, *first.rows.space.observation)
         self._pulled = aligned(self.values, 2 * count, self._batch, first.rows.space.actions).zero_()
+
+    def _column(self, values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32, device=self.values.device)[:, None]
 
     def _two(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
         """Split a tensor of all networks into the policies' outputs and the values."""
@@ -170,7 +172,7 @@ class Perceptron:
             whole = batch.actions, batch.value_targets, self._weigher(batch.old, batch.advantages)
             yield from itertools.repeat(whole, options.epochs)
             return
-        run_of = torch.arange(len(self.runs))[:, None]
+        run_of = torch.arange(len(self.runs), device=batch.obs.device)[:, None]
         for chosen in self._orders(batch.obs.shape[1], steps):
             self._show(batch.obs[run_of, chosen])
             old, gains, value_targets = (
@@ -187,7 +189,7 @@ class Perceptron:
         draws = [run.streams.numpy("order", step) for run, step in zip(self.runs, steps, strict=True)]
         for _ in range(self.runs[0].options.epochs):
             orders = torch.from_numpy(numpy.stack([draw.permutation(examples) for draw in draws]))
-            yield from torch.split(orders, self._batch, 1)
+            yield from torch.split(orders.to(self.values.device), self._batch, 1)
 
     def _weigher(self, old: Tensor, advantages: Tensor) -> Weigh:
         """Return the function for the gradient of the clipped loss with respect to each action's log-likelihood."""
@@ -286,7 +288,3 @@ class StackedPpoRun(PpoRun):
         policy = self.stack.engine.policy
         assert isinstance(policy, Perceptron)
         return policy.flops(self.options.envs)
-
-
-def _column(values: Sequence[float]) -> Tensor:
-    return torch.tensor(values, dtype=torch.float32)[:, None]

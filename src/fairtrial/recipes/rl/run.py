@@ -110,6 +110,7 @@ class PpoRun:
         make_agent_state: Callable[[VectorEnv], AgentState],
     ) -> None:
         self.options, self.streams = options, context.streams
+        self.device = torch.device(options.device)
         self._arena = functools.cache(make_env)
         self.rows = make_env(options.envs)
         self.actions: Actions = actions_of(self.rows.space)
@@ -191,7 +192,7 @@ class PpoRun:
 
     @property
     def synchronize(self) -> Callable[[], object] | None:
-        return waiting_for(torch.device(self.options.device))
+        return waiting_for(self.device)
 
 
 def _as_tensors(arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,7 +251,7 @@ class RolloutEngine:
     def __init__(self, runs: Sequence[PpoRun]) -> None:
         self.runs = list(runs)
         first = runs[0]
-        self.options, self.actions = first.options, first.actions
+        self.options, self.actions, self.device = first.options, first.actions, first.device
         self.rows = first.rows.join([run.rows for run in runs[1:]])
         self.policy: Policy = first.agent_state.join(runs)
         self._returns, self._discounted = self._share("returns"), self._share("discounted")
@@ -334,17 +335,18 @@ class RolloutEngine:
         shape = self._rewards.shape
         examples = shape[1] * shape[2]
         not_done = 1.0 - self._ended
-        outputs, values = self.policy.critic(self._obs, not_done)
-        taken = self._taken.flatten(1, 2)
+        obs, taken = self._obs.to(self.device), self._taken.flatten(1, 2).to(self.device)
+        outputs, values = self.policy.critic(obs, not_done)
         old, _ = self.policy.likelihood(outputs[:, :examples], taken)
-        expected = values.numpy().reshape(shape[0], shape[1] + 1, shape[2]).astype(float)
+        expected = values.cpu().numpy().reshape(shape[0], shape[1] + 1, shape[2]).astype(float)
         rewards = self._scaled_rewards(not_done)
         self._value_what_was_cut(rewards)
         gains = advantages(rewards, expected, not_done, self._discount, self._trace)
         tensor, value_targets = (
-            torch.from_numpy(each.astype(numpy.float32)).flatten(1) for each in (gains, gains + expected[:, :-1])
+            torch.from_numpy(each.astype(numpy.float32)).flatten(1).to(self.device)
+            for each in (gains, gains + expected[:, :-1])
         )
-        return RolloutBatch(self._obs[:, :examples], taken, old, tensor, value_targets, not_done)
+        return RolloutBatch(obs[:, :examples], taken, old, tensor, value_targets, not_done)
 
     def _scaled_rewards(self, not_done: Array) -> Array:
         """Return the rewards, divided by the standard deviation of discounted returns if `normalize_rewards` is set."""
@@ -368,7 +370,7 @@ class RolloutEngine:
             assert moved.final is not None
             final = aligned(torch.empty(0), *moved.final.shape).copy_(torch.from_numpy(moved.final))
             self._sight.put_in_units(final.numpy())
-            values = self.policy.value_after(step, final).numpy()
+            values = self.policy.value_after(step, final.to(self.device)).cpu().numpy()
             rewards[:, step] += self._discount[:, None] * values * moved.truncated
 
     def _see(self) -> None:
