@@ -84,7 +84,7 @@ class HelpfulCommand(click.Command):
         """Return the groups of options in the order of the page."""
         options = [each for each in self.params if isinstance(each, click.Option) and not each.hidden]
         own = [each for each in options if not isinstance(each, SharedOption)]
-        common = [each for each in options if isinstance(each, SharedOption)]
+        common = [each for each in options if each not in own]
         return [*sections_of(self.page, own), Section(COMMON, [], common)]
 
     def examples(self, ctx: click.Context) -> Sequence[str]:  # noqa: ARG002

@@ -68,8 +68,11 @@ class RecipeGroup(HelpfulGroup):
         """Return the recipe options that this command does not take."""
         return []
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        rows = [*((name, _summary(name)) for name in recipe_names()), ("./FILE.py", "Your own recipe.")]
+    def described_commands(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002
+        return [(name, _summary(name)) for name in recipe_names()]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [*self.described_commands(ctx), ("./FILE.py", "Your own recipe.")]
         write_section(formatter, "Recipes", rows, max(len(name) for name, _ in rows) + 4)
 
 

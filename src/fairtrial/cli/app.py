@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -96,10 +97,13 @@ class LazyGroup(HelpfulGroup):
             raise click.UsageError(unknown("command", args[0], plugin_names(COMMAND_PLUGINS)), ctx)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def described_commands(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002
+        return [*COMMANDS.items(), *_others().items()]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         others = _others()
         groups = {**COMMAND_GROUPS, "Commands of other packages": others} if others else COMMAND_GROUPS
-        column = max(map(len, {**COMMANDS, **others})) + 4
+        column = max(len(name) for name, _ in self.described_commands(ctx)) + 4
         for title, rows in groups.items():
             write_section(formatter, title, list(rows.items()), column)
 
@@ -129,6 +133,11 @@ def cli(ctx: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    if os.environ.get("_FAIRTRIAL_COMPLETE") in ("bash", "zsh", "fish"):  # a completion script asks
+        from fairtrial.cli._completion import complete
+
+        complete(os.environ["_FAIRTRIAL_COMPLETE"], sys.argv[1:] if arguments is None else arguments)
+        sys.exit(EXIT_OK)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # do not fail on a terminal that cannot show ✓
