@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import click
 import pytest
 
-from fairtrial.cli._help import EVERYTHING, HelpfulCommand, term
+from fairtrial.cli._help import HelpfulCommand, full_help, term
 from fairtrial.cli.app import COMMAND_GROUPS, cli
 from tests.conftest import Answer
 
@@ -39,15 +39,6 @@ def pages() -> list[Page]:
     return [*walk(cli, root), (study, click.Context(study, at_launch, info_name="study.yaml", terminal_width=WIDTH))]
 
 
-def full(command: click.Command, context: click.Context) -> str:
-    everything = click.Context(command, context.parent, info_name=context.info_name, terminal_width=WIDTH)
-    everything.meta[EVERYTHING] = True
-    try:
-        return command.get_help(everything)
-    finally:
-        del everything.meta[EVERYTHING]
-
-
 def test_every_help_fits_on_a_screen(pages: list[Page]) -> None:
     assert len(pages) > 70
     for command, context in pages:
@@ -58,7 +49,7 @@ def test_every_help_fits_on_a_screen(pages: list[Page]) -> None:
 
 def test_every_option_is_explained_by_help_all_and_named_by_help(pages: list[Page]) -> None:
     for command, context in pages:
-        shown, all_of_it = command.get_help(context), full(command, context)
+        shown, all_of_it = command.get_help(context), full_help(context)
         for option in command.get_params(context):
             if not isinstance(option, click.Option) or option.hidden:
                 continue
@@ -71,7 +62,7 @@ def test_every_option_is_explained_by_help_all_and_named_by_help(pages: list[Pag
 
 def test_help_breaks_no_option_and_no_choice(pages: list[Page]) -> None:
     for command, context in pages:
-        for text in (command.get_help(context), full(command, context)):
+        for text in (command.get_help(context), full_help(context)):
             assert not re.search(r"[\w|-]-\n|\|\n", text), context.command_path
             assert "..." not in re.sub(r"\[?[A-Z.]+\]?\.\.\.", "", text), f"{context.command_path} cuts a sentence"
 
@@ -124,7 +115,9 @@ def test_own_options_come_first_and_recipe_options_first_in_train(cli: Cli) -> N
         return places == sorted(places)
 
     assert order(cli("launch", "distill", "--help").out, "--variant ", "--on ", "--strategy ", "--steps ", "--format")
-    assert order(cli("train", "distill", "--help").out, "--strategy ", "--temperature ", "--steps ", "--seed ", "--format")
+    assert order(
+        cli("train", "distill", "--help").out, "--strategy ", "--temperature ", "--steps ", "--seed ", "--format"
+    )
     assert order(cli("sweep", "--help").out, "--param ", "--runs ", "--format", "Recipes:")
     assert order(cli("bench", "--help").out, "--max-batches ", "--baseline ", "--format", "Recipes:")
     assert order(cli("launch", "--help").out, "--variant ", "--on ", "--format", "Recipes:")

@@ -38,7 +38,7 @@ class Terminal:
         self.pid, self.file = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
-            os.execvpe(words[0], words, environment)  # noqa: S606
+            os.execvpe(words[0], words, environment)
 
     def send(self, text: str) -> None:
         os.write(self.file, text.encode())

@@ -77,7 +77,7 @@ class ArgumentShape(NamedTuple):
     name: str
 
 
-class Shape(NamedTuple):
+class CommandShape(NamedTuple):
     """The subcommands of a command with their help, its options and its arguments."""
 
     commands: Sequence[tuple[str, str]]
@@ -85,7 +85,7 @@ class Shape(NamedTuple):
     arguments: Sequence[ArgumentShape]
 
 
-def shape_of(path: tuple[str, ...]) -> Shape:
+def shape_of(path: tuple[str, ...]) -> CommandShape:
     """Return the shape of a command, given the words that name it; from the cache if possible."""
     file = _cache_file(path)
     with contextlib.suppress(Exception):
@@ -99,7 +99,7 @@ def shape_of(path: tuple[str, ...]) -> Shape:
 # Making a shape from a Click command
 
 
-def _made(path: tuple[str, ...]) -> Shape:
+def _made(path: tuple[str, ...]) -> CommandShape:
     import click
 
     from fairtrial.cli._help import HelpfulGroup
@@ -116,7 +116,7 @@ def _made(path: tuple[str, ...]) -> Shape:
         command = inner
     commands = command.described_commands(context) if isinstance(command, HelpfulGroup) else []
     parameters = command.get_params(context)
-    return Shape(
+    return CommandShape(
         commands,
         [_option(path, each) for each in parameters if isinstance(each, click.Option)],
         [_argument(path, each) for each in parameters if isinstance(each, click.Argument)],
@@ -183,9 +183,9 @@ def _write(file: Path, text: str) -> None:
     temporary.replace(file)
 
 
-def _unpack(content: Any) -> Shape:
+def _unpack(content: Any) -> CommandShape:
     commands, options, arguments = content
-    return Shape(
+    return CommandShape(
         [(name, text) for name, text in commands],
         [OptionShape(*option) for option in options],
         [ArgumentShape(*argument) for argument in arguments],

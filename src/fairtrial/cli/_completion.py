@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from fairtrial.cli._command_shapes import OptionShape, Shape, shape_of
+from fairtrial.cli._command_shapes import CommandShape, OptionShape, shape_of
 
 RECIPE_COMMANDS = ("train", "bench", "launch", "sweep")
 STUDY_FILES = (".yaml", ".yml")
@@ -44,11 +44,11 @@ def candidates(words: Sequence[str], incomplete: str) -> list[tuple[str, str]]:
 
 
 @dataclass
-class Line:
+class IncompleteLine:
     """An incomplete command line, divided into the command, its options and its arguments."""
 
     path: tuple[str, ...]
-    shape: Shape
+    shape: CommandShape
     given: dict[str, list[str]] = field(default_factory=dict)
     """Values by parameter name."""
     arguments: list[str] = field(default_factory=list)
@@ -163,8 +163,8 @@ class Line:
         return [(name, "snapshot") for name in profile_snapshot_names(self.store)]
 
 
-def _parsed(words: Sequence[str]) -> Line:
-    line = Line((), shape_of(()))
+def _parsed(words: Sequence[str]) -> IncompleteLine:
+    line = IncompleteLine((), shape_of(()))
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -182,7 +182,7 @@ def _parsed(words: Sequence[str]) -> Line:
     return line
 
 
-def _take_word(line: Line, word: str) -> None:
+def _take_word(line: IncompleteLine, word: str) -> None:
     """Take a word that is not an option: a subcommand, an argument, or a further value of the last option."""
     if word == "--":
         line.only_arguments, line.greedy = True, None
@@ -194,13 +194,13 @@ def _take_word(line: Line, word: str) -> None:
         line.arguments.append(word)
 
 
-def _inner(path: tuple[str, ...], word: str) -> tuple[tuple[str, ...], Shape]:
+def _inner(path: tuple[str, ...], word: str) -> tuple[tuple[str, ...], CommandShape]:
     """Return the shape of a subcommand. A recipe file is not run: only the options that all recipes have are known."""
     if word.endswith(".py") and path in [(name,) for name in RECIPE_COMMANDS]:
         known = shape_of((*path, "fake"))
         other = {option.name for option in shape_of((*path, "command")).options}
         common = [option for option in known.options if option.name in {*other, *LOOP_NAMES}]
-        return (*path, word), Shape([], common, [])
+        return (*path, word), CommandShape([], common, [])
     if word.endswith(STUDY_FILES) and path == ("launch",):
         word = "study.yaml"
     return (*path, word), shape_of((*path, word))

@@ -19,12 +19,15 @@ import click
 WIDEST_TERM = 22
 """Longer terms, such as an option with many choices, have their help on the next line."""
 SHORT = {"INTEGER": "N", "NUMBER": "X"}
-EVERYTHING = "fairtrial.help_all"
 COMMON, FURTHER = "Common options", "Further options"
 
 
 class SharedOption(click.Option):
     """An option that all commands share, such as --format. `--help` lists only its name."""
+
+
+class FullPage(click.HelpFormatter):
+    """A page for `--help-all`."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +103,9 @@ class HelpfulCommand(click.Command):
             formatter.write("\n" + "\n".join(_wrapped(f"  {text}", formatter.width, "  ")) + "\n")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        everything = bool(ctx.meta.get(EVERYTHING))
         sections = self.sections(ctx)
         helping = [each for each in self.get_params(ctx)[-2:] if isinstance(each, click.Option) and not each.hidden]
-        if everything or not any(section.more for section in sections):
+        if isinstance(formatter, FullPage) or not any(section.more for section in sections):
             shown = _merged([Section(each.title, [*each.main, *each.more], []) for each in sections], helping)
             helping = []
         else:
@@ -160,9 +162,15 @@ def _merged(sections: Sequence[Section], helping: list[click.Option]) -> list[Se
 
 def _show_everything(ctx: click.Context, _option: click.Parameter, given: bool) -> None:
     if given and not ctx.resilient_parsing:
-        ctx.meta[EVERYTHING] = True
-        click.echo(ctx.get_help(), color=ctx.color)
+        click.echo(full_help(ctx), color=ctx.color)
         ctx.exit()
+
+
+def full_help(ctx: click.Context) -> str:
+    """Return the help of a command with every option explained."""
+    formatter = FullPage(width=ctx.terminal_width, max_width=ctx.max_content_width)
+    ctx.command.format_help(ctx, formatter)
+    return formatter.getvalue().rstrip("\n")
 
 
 # What stands on a page

@@ -39,7 +39,7 @@ class LabResult(Protocol):
 
 
 Result = TypeVar("Result", bound=LabResult)
-HOW_TO_RUN = "--runs --jobs --study --replace | --seeds --retry-failed --plan --stack"
+HOW_TO_RUN = "--runs --jobs --study --replace | --seeds --retry-failed --plan"
 FAMILY_HELP = "Correction for multiple comparisons; the default auto means max-spread below 12 seeds, else holm."
 
 

@@ -175,7 +175,7 @@ PAGE = HelpPage(
     {
         "What to remove": "--components --base --also --all-pairs --factorial",
         "How to judge": "--metric --direction | --level --family",
-        "How to run": HOW_TO_RUN,
+        "How to run": f"{HOW_TO_RUN} --stack",
     },
     (
         "fairtrial ablation --components temperature,attention_loss --runs 5",

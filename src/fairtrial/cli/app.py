@@ -100,12 +100,11 @@ class LazyGroup(HelpfulGroup):
     def described_commands(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002
         return [*COMMANDS.items(), *_others().items()]
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        others = _others()
-        groups = {**COMMAND_GROUPS, "Commands of other packages": others} if others else COMMAND_GROUPS
-        column = max(len(name) for name, _ in self.described_commands(ctx)) + 4
-        for title, rows in groups.items():
-            write_section(formatter, title, list(rows.items()), column)
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for title, commands in COMMAND_GROUPS.items():
+            write_section(formatter, title, list(commands.items()), max(map(len, COMMANDS)) + 4)
+        if others := _others():
+            write_section(formatter, "Commands of other packages", list(others.items()), max(map(len, others)) + 4)
 
 
 def _others() -> dict[str, str]:

@@ -29,7 +29,7 @@ CONFIRM_OPTIONS: tuple[click.Parameter, ...] = (
         ["--baseline"], metavar="VALUE", help="Value that --confirm compares with.  [default: the recipe's default]"
     ),
 )
-HOW = {"How to judge": "--metric --direction --level", "How to run": HOW_TO_RUN}
+HOW = {"How to judge": "--metric --direction --level", "How to run": f"{HOW_TO_RUN} --stack"}
 PARAM_HELP = "Option and values: 1:8:0.5 (from, to, step), 1,2,4 (a list), log:1e-4:1e-1:7 (from, to, count)."
 
 
