@@ -47,6 +47,7 @@ def test_every_help_fits_on_a_screen(pages: list[Page]) -> None:
         assert max(map(len, lines)) <= WIDTH, context.command_path
 
 
+@pytest.mark.slow
 def test_every_option_is_explained_by_help_all_and_named_by_help(pages: list[Page]) -> None:
     for command, context in pages:
         shown, all_of_it = command.get_help(context), full_help(context)
@@ -60,6 +61,7 @@ def test_every_option_is_explained_by_help_all_and_named_by_help(pages: list[Pag
             assert words & names, f"{context.command_path} --help does not name {option.opts}"
 
 
+@pytest.mark.slow
 def test_help_breaks_no_option_and_no_choice(pages: list[Page]) -> None:
     for command, context in pages:
         for text in (command.get_help(context), full_help(context)):

@@ -72,9 +72,10 @@ class OptionShape(NamedTuple):
 
 
 class ArgumentShape(NamedTuple):
-    source: str | None
     values: int
-    name: str
+    """How many values it takes; -1 for any number."""
+    source: str | None
+    choices: Sequence[str]
 
 
 class CommandShape(NamedTuple):
@@ -134,7 +135,9 @@ def _option(path: tuple[str, ...], option: click.Option) -> OptionShape:
 
 
 def _argument(path: tuple[str, ...], argument: click.Argument) -> ArgumentShape:
-    return ArgumentShape(source_of(path, argument), argument.nargs, argument.name or "")
+    from fairtrial.cli._help import choices_of
+
+    return ArgumentShape(argument.nargs, source_of(path, argument), choices_of(argument))
 
 
 def source_of(path: tuple[str, ...], parameter: click.Parameter) -> str | None:
@@ -171,9 +174,10 @@ def _stamps() -> list[str]:
 
 
 def _read(file: Path) -> bytes:
-    from fairtrial.core.untrusted import read_file
+    from fairtrial.core.regular_files import open_regular  # core.untrusted would import orjson
 
-    return read_file(file, most=LARGEST_SHAPE_BYTES)
+    with open_regular(str(file)) as opened:
+        return opened.read(LARGEST_SHAPE_BYTES)
 
 
 def _write(file: Path, text: str) -> None:

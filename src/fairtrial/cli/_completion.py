@@ -77,7 +77,7 @@ class IncompleteLine:
         left = len(self.arguments)
         for argument in self.shape.arguments:
             if argument.values < 0 or left < argument.values:
-                yield from self.values(argument.source, (), incomplete)
+                yield from self.values(argument.source, argument.choices, incomplete)
                 return
             left -= argument.values
 
