@@ -174,7 +174,7 @@ OWN: list[click.Parameter] = [
 PAGE = HelpPage(
     {
         "What to remove": "--components --base --also --all-pairs --factorial",
-        "How to judge": "--metric --direction | --level --family",
+        "How to judge": "--metric | --direction --level --family",
         "How to run": f"{HOW_TO_RUN} --stack",
     },
     (

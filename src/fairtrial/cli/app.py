@@ -36,37 +36,37 @@ COMMAND_GROUPS = {
     "Set up": {
         "init": "Write a complete, commented study file.",
         "doctor": "Show what is installed and what this machine can measure.",
-        "completion": "Print a script that completes commands, options and names with TAB.",
+        "completion": "Print a script that completes commands and names with TAB.",
     },
     "Run": {
-        "train": "Train a recipe once and record the run; resume; keep the best checkpoint.",
+        "train": "Train a recipe once and record the run.",
         "launch": "Run variants × seeds; skip runs that are already recorded.",
         "runs": "List, show, tail, export, query and remove runs.",
         "evaluate": "Re-evaluate a checkpoint on held-out data.",
     },
     "Which setting is best?": {
         "temperature": "Sweep the distillation temperature; find the best value.",
-        "alpha": "Sweep the weight of the teacher in distillation; find the best value.",
-        "sweep": "Sweep any options of any recipe over a grid; find the best setting.",
+        "alpha": "Sweep the weight of the teacher; find the best value.",
+        "sweep": "Sweep any options of any recipe; find the best setting.",
     },
     "Is it better?": {
-        "power": "Plan how many seeds, hours and dollars an experiment needs.",
-        "analyze": "Test whether a change made training better, and with what certainty.",
+        "power": "Plan how many seeds, hours and dollars a study needs.",
+        "analyze": "Test whether a change made training better.",
         "compare": "Compare distillation strategies on the same seeds.",
         "ablation": "Measure what each component of a model contributes.",
-        "variance": "Measure the noise between seeds and how many seeds are enough.",
+        "variance": "Measure the noise between seeds; how many are enough.",
     },
     "What does it cost?": {
-        "cost-performance": "Price configurations; show the Pareto frontier of cost and accuracy.",
-        "recommend": "Recommend a configuration for a budget, a deadline and a GPU.",
+        "cost-performance": "Price configurations; show the Pareto frontier.",
+        "recommend": "Recommend a configuration for a budget and a GPU.",
     },
     "What limits a step?": {
-        "bench": "Measure what a training step costs and where the time goes.",
+        "bench": "Measure what a training step costs and where time goes.",
         "profile": "Profile reinforcement learning on a language model.",
-        "sync": "Check whether two programs, such as train and bench, still take the same options.",
+        "sync": "Check that two programs still take the same options.",
     },
     "Show others": {
-        "research": "Produce evidence that others can check: describe, register, bundle, verify.",
+        "research": "Describe, register, bundle and verify a project.",
     },
 }
 """All commands by the question that they answer, in workflow order within a group."""
