@@ -26,13 +26,15 @@ complete -o nosort -F _fairtrial_completion fairtrial
 ZSH = r"""#compdef fairtrial
 # fairtrial completion for zsh
 _fairtrial() {
-    local kind value text
+    local kind value text label
     local -a open open_text closed closed_text
     while IFS=$'\t' read -r kind value text; do
+        label="$value${text:+  -- $text}"
+        label="${label[1,COLUMNS-1]}"
         if [[ $kind == + ]]; then
-            open+=("$value") open_text+=("$value${text:+  -- $text}")
+            open+=("$value") open_text+=("$label")
         else
-            closed+=("$value") closed_text+=("$value${text:+  -- $text}")
+            closed+=("$value") closed_text+=("$label")
         fi
     done < <(_FAIRTRIAL_COMPLETE=zsh "${words[1]}" "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)
     (( $#closed )) && compadd -l -d closed_text -a closed
