@@ -262,6 +262,7 @@ ALLOWED = {
     ("readers/sqlite_files.py:companions", "path.with_name(f'{path.name}-wal')"): "SQLite's own name of the log next to a database",
     ("record/sharing.py:_refuse_alike", "store.paths.mirror.with_name(store.paths.mirror.name.upper())"): OWN,
     ("record/store.py:Store.at", "Path(place)"): GIVEN,
+    ("record/recorded_names.py:store_paths", "Path(address)"): GIVEN,
     ("record/store_location.py:_checked_url", "Path(unquote(rest))"): GIVEN,
     ("record/store_location.py:mirror_folder", "Path(base)"): GIVEN,
     ("record/store_location.py:mirror_folder", "Path(base).expanduser().absolute() / f'{readable}-{hashlib.sha256(key.encode()).hexdigest()[:10]}'"): OWN,

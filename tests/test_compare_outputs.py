@@ -130,6 +130,6 @@ def test_only_real_durations_and_frames_of_the_package_are_blanked(where: str, o
 def test_there_are_at_least_forty_commands_and_every_verb_is_among_them(cli: Callable[..., Answer]) -> None:
     commands = read_commands()
     assert len(commands) >= 40 and len({each.name for each in commands}) == len(commands)
-    verbs = re.findall(r"^  ([a-z-]+)  ", cli("--help").out.partition("Commands:")[2], re.MULTILINE)
+    verbs = re.findall(r"^  ([a-z][a-z-]*)  ", cli("--help").out, re.MULTILINE)
     assert len(verbs) >= 20
     assert not set(verbs) - {each.words[1] for each in commands if each.words[0] == "fairtrial"}

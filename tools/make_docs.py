@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from fairtrial.cli._output import with_output
+from fairtrial.cli._output import shared_options
 from fairtrial.cli.app import COMMANDS, cli
 from fairtrial.cli.profile import MODES
 from fairtrial.core.cautions import ALL as CAUTIONS
@@ -81,7 +81,7 @@ def cli_page() -> str:
     parts.append(table(("command", "job"), ((f"[`{name}`](#fairtrial-{name})", job) for name, job in COMMANDS.items())))
     parts += [
         "## Options that all commands share\n",
-        "`init` has only those that are listed with it.\n",
+        "`init` and `completion` have only those that are listed with them.\n",
         option_table(shared_options(), click.Context(cli)),
     ]
     parts += command_sections()
@@ -140,13 +140,6 @@ def own_options(command: click.Command) -> list[click.Parameter]:
         and (parameter.name, parameter.help) not in shared
         and (parameter.name not in of_recipe or parameter.name in getattr(command, "own", ()))
     ]
-
-
-def shared_options() -> list[click.Parameter]:
-    def nothing() -> None: ...
-
-    shared: list[click.Parameter] = with_output(nothing).__click_params__  # type: ignore[attr-defined]
-    return list(reversed(shared))
 
 
 def option_table(parameters: Iterable[click.Parameter], ctx: click.Context) -> str:

@@ -422,7 +422,7 @@ def test_a_setting_that_diverges_is_a_result_and_never_wins(cli: Cli) -> None:
 def test_help_lists_the_options_of_the_command_first(cli: Cli) -> None:
     for word in ("temperature", "alpha", "compare", "ablation"):
         text = cli(word, "--help").out
-        assert text.index("\nOptions:") < text.index("\nRecipe:") < text.index("\nTraining loop:")
+        assert text.index("\nHow to run:") < text.index("\nRecipe distill:") < text.index("\nTraining loop:")
         assert f"--{word} " not in text.replace(f"fairtrial {word}", ""), "what is swept is no fixed setting"
     assert "--param" in cli("sweep", "distill", "--help").out
     assert "distill" in cli("sweep").out

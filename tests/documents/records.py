@@ -156,7 +156,7 @@ def option(
     code: int | None = 0,
     differs: str = "",
 ) -> Item:
-    """An option: with it the result is another one than without it, and its documented default is the one in --help."""
+    """An option: with it the result is another one than without it, and its documented default is the one in --help-all."""
 
     def check(desk: Desk) -> None:
         before, after = desk.run(at, base), desk.run(at, f"{base} {given}")
@@ -189,7 +189,7 @@ def point(document: str, section: str, theirs: str, ours: str, check: Check, *, 
 def shows_default(desk: Desk, at: str, base: str, flag: str, default: str) -> None:
     words = base.split()
     verb = words[:2] if words[0] in ("train", "launch", "bench", "profile", "sweep", "research", "runs") else words[:1]
-    text = " ".join(desk.run(at, " ".join([*verb, "--help"])).out.split())
+    text = " ".join(desk.run(at, " ".join([*verb, "--help-all"])).out.split())
     found = re.search(rf"{re.escape(flag)} .*?\[default: ([^\]]+)\]", text)
     assert found and found[1].split(";")[0] == default, f"{flag}: default {found and found[1]}, not {default}"
 

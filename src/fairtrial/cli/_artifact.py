@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fairtrial.cli._help import HelpfulCommand, HelpPage
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output, with_own_output
 from fairtrial.core.errors import UserError
@@ -19,7 +20,11 @@ AUTHOR_HELP = (
 ARTIFACT_HELP = "Path of artifact.yaml.  [default: the nearest one in this folder or above]"
 
 
-@click.command("init", cls=ManyValuesCommand)
+@click.command(
+    "init",
+    cls=ManyValuesCommand,
+    page=HelpPage(examples=("fairtrial research init --id demo --title 'Which teacher helps?' --type model",)),
+)
 @click.option("--id", "id_", required=True, metavar="NAME", help="Short name, usable as a file name.")
 @click.option("--title", required=True, help="Title to cite it by.")
 @click.option(
@@ -74,7 +79,7 @@ def init_command(
     )
 
 
-@click.command("add")
+@click.command("add", cls=HelpfulCommand, page=HelpPage(examples=("fairtrial research add results.txt",)))
 @click.argument("files", nargs=-1, required=True)
 @click.option("--artifact", metavar="FILE", help=ARTIFACT_HELP)
 @with_output
@@ -85,7 +90,7 @@ def add_command(out: Output, files: Sequence[str], artifact: str | None) -> None
     _give_names(out, "added", [add_file(file, artifact) for file in files], "Added")
 
 
-@click.command("remove")
+@click.command("remove", cls=HelpfulCommand, page=HelpPage(examples=("fairtrial research remove results.txt",)))
 @click.argument("files", nargs=-1, required=True)
 @click.option("--artifact", metavar="FILE", help=ARTIFACT_HELP)
 @with_output
@@ -104,7 +109,7 @@ def _give_names(out: Output, what: str, names: Sequence[str], said: str) -> None
     )
 
 
-@click.command("cite")
+@click.command("cite", cls=HelpfulCommand, page=HelpPage(examples=("fairtrial research cite --style apa",)))
 @click.argument("artifact", required=False)
 @click.option(
     "--style", default="bibtex", show_default=True, metavar="NAME", help="Citation style: bibtex, cff or apa."

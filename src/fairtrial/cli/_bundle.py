@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._help import HelpPage
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output, with_own_output
 from fairtrial.cli._registration_text import MARKS
@@ -46,7 +47,16 @@ def with_content(function: Any) -> Any:
     return function
 
 
-@click.command("bundle", cls=ManyValuesCommand)
+@click.command(
+    "bundle",
+    cls=ManyValuesCommand,
+    page=HelpPage(
+        examples=(
+            "fairtrial research bundle --dry-run",
+            "fairtrial research bundle artifact.yaml --zip",
+        )
+    ),
+)
 @click.argument("artifact", required=False)
 @click.option("--zip", "zipped", is_flag=True, help="Write one zip file instead of a folder.")
 @click.option("--output", metavar="PATH", help="Where to write it.  [default: ID-VERSION, next to artifact.yaml]")
@@ -111,7 +121,7 @@ def _show_checks(console: Console, checked_bundle: CheckedBundle) -> None:
         console.print(note, markup=False)
 
 
-@click.command("export", cls=ManyValuesCommand)
+@click.command("export", cls=ManyValuesCommand, page=HelpPage(examples=("fairtrial research export --to notebook",)))
 @click.argument("artifact", required=False)
 @click.option("--to", "kind", required=True, metavar="KIND", help="Output format: folder, markdown or notebook.")
 @click.option("--output", metavar="PATH", help="Where to write it.  [default: next to artifact.yaml]")
@@ -133,7 +143,9 @@ def export_command(
     out.give(document, [document], lambda console: console.print(f"Wrote {path}", markup=False))
 
 
-@click.command("deposit", cls=ManyValuesCommand)
+@click.command(
+    "deposit", cls=ManyValuesCommand, page=HelpPage(examples=("fairtrial research deposit demo-0.1.0.zip --sandbox",))
+)
 @click.argument("bundle", metavar="BUNDLE.zip")
 @click.option("--sandbox", is_flag=True, help="Use Zenodo's sandbox, a service for testing.")
 @click.option("--api", metavar="URL", help="Base URL of the API.  [default: $ZENODO_API, or Zenodo's]")

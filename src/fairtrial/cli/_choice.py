@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from fairtrial.api.pricing.points import Source
 
 RUNS = 3
+FROM_WHERE = {
+    "Which configurations": "--configs --train --metric --level | --set --runs --seeds --jobs --retry-failed --replace",
+    "Prices": "--gpu --prices --device",
+}
 TRAINING = ("runs", "seeds", "jobs", "retry_failed", "replace")
 """Options that apply only when the default family is trained. Giving one of them requests the training."""
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from fairtrial.cli._output import Output, with_chart_output
+from fairtrial.cli._help import HelpPage
+from fairtrial.cli._output import Output, declared, with_chart_output
 from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_options import RecipeCommand, flags, given_values
 from fairtrial.cli.launch import PLAN_HELP, parse_seeds
@@ -38,6 +39,7 @@ class LabResult(Protocol):
 
 
 Result = TypeVar("Result", bound=LabResult)
+HOW_TO_RUN = "--runs --jobs --study --replace | --seeds --retry-failed --plan"
 FAMILY_HELP = "Correction for multiple comparisons; the default auto means max-spread below 12 seeds, else holm."
 
 
@@ -71,25 +73,25 @@ def run_options(runs: int, *, stack: bool) -> list[click.Parameter]:
 
 
 def lab_command(
-    name: str, body: Callable[..., Any], plan: Callable[..., Study], own: Sequence[click.Parameter], *,
+    name: str, body: Callable[..., Any], plan: Callable[..., Study], own: Sequence[click.Parameter], page: HelpPage, *,
     recipe: str = "distill", without: Collection[str] = (),
 ) -> click.Command:  # fmt: skip
     """Return a command for one recipe that takes the recipe's options as fixed settings."""
     loaded = load_recipe(recipe)
-    return command_for(loaded, name, body, plan, own, without=without)
+    return command_for(loaded, name, body, plan, own, page, without=without)
 
 
 def command_for(
     recipe: LoadedRecipe, name: str, body: Callable[..., Any], plan: Callable[..., Study],
-    own: Sequence[click.Parameter], *, without: Collection[str] = (),
+    own: Sequence[click.Parameter], page: HelpPage, *, without: Collection[str] = (),
 ) -> click.Command:  # fmt: skip
     """Return a command. `body` runs it; `plan` returns the study that it would launch, from the same parameters."""
     taken = {parameter.name for parameter in own}  # its own options hide recipe options of the same name
     function = with_chart_output(_with_settings(recipe, body, taken))
-    shared: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
     return RecipeCommand(
-        recipe, own=own, name=name, params=[*own, *flags(recipe, without={*without, *taken}), *shared],
-        callback=function, plan=with_chart_output(_with_settings(recipe, plan, taken)), help=body.__doc__,
+        recipe, own=own, page=page, name=name,
+        params=[*own, *flags(recipe, without={*without, *taken}), *declared(function)], callback=function,
+        plan=with_chart_output(_with_settings(recipe, plan, taken)), help=body.__doc__,
     )  # fmt: skip
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._help import HelpfulCommand
+
 if TYPE_CHECKING:
     from fairtrial.plan.study import Study
 
@@ -23,7 +25,7 @@ class InsteadOfArguments(click.Option):
     """
 
 
-class ManyValuesCommand(click.Command):
+class ManyValuesCommand(HelpfulCommand):
     """A command whose repeatable options take all words up to the next option.
 
     If the command has arguments, they come before such an option or after `--`. As long as no argument was given, the

@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from fairtrial.api.running.logged_command import LoggedCommand
+from fairtrial.cli._help import SharedOption
 from fairtrial.cli._streams import reader_may_leave
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.plugin_registry import FORMATS, plugin_names
@@ -153,6 +154,19 @@ def with_chart_output(function: Callable[..., Any]) -> Callable[..., Any]:
     return _with_output(function, charts=True)
 
 
+def declared(function: Callable[..., Any]) -> list[click.Parameter]:
+    """Return the parameters that decorators such as `with_output` added to a function, in the order of the help."""
+    return list(reversed(getattr(function, "__click_params__", [])))
+
+
+def shared_options() -> list[click.Parameter]:
+    """Return the options that all commands share."""
+
+    def nothing() -> None: ...
+
+    return declared(with_output(nothing))
+
+
 def _with_output(function: Callable[..., Any], *, charts: bool, shared_output: bool = True) -> Callable[..., Any]:
 
     @click.pass_context
@@ -288,21 +302,26 @@ def _config_key(name: object) -> str:
     return str(name).lstrip("-").replace("-", "_").replace(".", "_")
 
 
-_OUTPUT = click.option("--output", metavar="FILE", help="Write the result to a file; the suffix sets the format.")
+_OUTPUT = click.option(
+    "--output", cls=SharedOption, metavar="FILE", help="Write the result to a file; the suffix sets the format."
+)
 _SHARED = (
     click.option(
-        "--format", "output_format", type=click.Choice(plugin_names(FORMATS)), help="Output format.  [default: text]"
+        "--format", "output_format", cls=SharedOption, type=click.Choice(plugin_names(FORMATS)),
+        help="Output format.  [default: text]",
     ),
     _OUTPUT,
     click.option(
-        "--store", metavar="PATH|URL",
+        "--store", cls=SharedOption, metavar="PATH|URL",
         help="Store of runs: a folder, s3://… or gs://…  [default: $FAIRTRIAL_STORE, the project's store, or ./runs]",
     ),
     click.option(
-        "--config", metavar="FILE", is_eager=True, expose_value=False, callback=_load_config,
+        "--config", cls=SharedOption, metavar="FILE", is_eager=True, expose_value=False, callback=_load_config,
         help="Read option values from a YAML file; flags override them.",
     ),
-    click.option("--quiet", is_flag=True, help="Print only the result."),
-    click.option("--color/--no-color", default=True, help="Use color on terminals."),
-    click.option("--debug", is_flag=True, expose_value=False, help="Show the full traceback of an error."),
+    click.option("--quiet", cls=SharedOption, is_flag=True, help="Print only the result."),
+    click.option("--color/--no-color", cls=SharedOption, default=True, help="Use color on terminals."),
+    click.option(
+        "--debug", cls=SharedOption, is_flag=True, expose_value=False, help="Show the full traceback of an error."
+    ),
 )  # fmt: skip

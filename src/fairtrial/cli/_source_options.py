@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fairtrial.stats.summaries import SummaryRule
 
 ROLES = ("run", "seed", "variant", "step", "metric", "value", "task", "status")
+COLUMN_FLAGS = " ".join(f"--{role}-column" for role in ROLES)
 
 _FILE_OPTIONS = (
     click.option(

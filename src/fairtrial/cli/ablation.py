@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._help import HelpPage
 from fairtrial.cli._lab import (
     FAMILY_HELP,
+    HOW_TO_RUN,
     flat,
     give,
     lab_command,
@@ -169,4 +171,15 @@ OWN: list[click.Parameter] = [
     click.Option(["--family"], type=click.Choice(plugin_names(ADJUSTMENTS)), help=FAMILY_HELP),
     *run_options(RUNS, stack=True),
 ]
-command = lab_command("ablation", _ablation, _plan, OWN)
+PAGE = HelpPage(
+    {
+        "What to remove": "--components --base --also --all-pairs --factorial",
+        "How to judge": "--metric | --direction --level --family",
+        "How to run": f"{HOW_TO_RUN} --stack",
+    },
+    (
+        "fairtrial ablation --components temperature,attention_loss --runs 5",
+        "fairtrial ablation --all-pairs --output ablation.png",
+    ),
+)
+command = lab_command("ablation", _ablation, _plan, OWN, PAGE)

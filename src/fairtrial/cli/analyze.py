@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._help import HelpPage
 from fairtrial.cli._many_values import InsteadOfArguments, ManyValuesCommand
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._published import as_published, give_published, with_summary_table
-from fairtrial.cli._source_options import rule_from, with_file, with_window
+from fairtrial.cli._source_options import COLUMN_FLAGS, rule_from, with_file, with_window
 from fairtrial.cli._verdict_text import page_row_of, row_of, show_analysis
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError, UserError
 from fairtrial.core.plugin_registry import ADJUSTMENTS, METHODS, SUMMARIES, plugin_names
@@ -44,7 +45,26 @@ FIELDS = {
 """Command-line options whose field in the question has another name."""
 
 
-@click.command("analyze", cls=ManyValuesCommand)
+PAGE = HelpPage(
+    {
+        "What to compare": "--control --candidate --from --tasks | --pairs --control-run-ids --candidate-run-ids"
+        " --target --known-sd --since --plan",
+        "How to judge": "--metric --direction --sesoi --alpha --require | --side --unpaired --method --family --adjust"
+        " --failure-value --bootstrap.method --bootstrap.n_resamples --statistic --gamma --seed",
+        "How to summarize a run": "--summary.type --summary.window | --summary.percent --summary.percent-window"
+        " --summary.points --summary.threshold",
+        "What else to show": "--plots --power.enabled | --output.csv_path --ttest.enabled --certify",
+        "Columns of a file": f"| {COLUMN_FLAGS}",
+        "Published tables of means": "| --claims --all-pairs --n --plus-minus --interval-level --items --range",
+    },
+    (
+        "fairtrial analyze demo --candidate kd --require better",
+        "fairtrial analyze --from results.csv --metric accuracy --direction max",
+    ),
+)
+
+
+@click.command("analyze", cls=ManyValuesCommand, page=PAGE)
 @click.argument("studies", nargs=-1, metavar="[STUDY]...")
 @click.option("--plan", metavar="REGISTRATION", help=PLAN_HELP)
 @click.option("--control", metavar="VARIANT", help="Variant to compare with.  [default: the study's first]")

@@ -1,4 +1,4 @@
-"""The `fairtrial` entry point: the table of commands in workflow order, and the only place that prints errors.
+"""The `fairtrial` entry point: the table of commands by question, and the only place that prints errors.
 
 The module of a command is imported when the command is used, so that `--help` is fast.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import NoReturn
 import click
 
 from fairtrial.api.running.logged_command import LoggedCommand
+from fairtrial.cli._help import HelpfulGroup, HelpPage, write_section
 from fairtrial.cli._streams import discard_output
 from fairtrial.core.command_line import carrying_out
 from fairtrial.core.errors import (
@@ -30,37 +32,53 @@ from fairtrial.core.terminal import visible
 from fairtrial.jobs.signals import like_ctrl_c
 from fairtrial.version import __version__
 
-COMMANDS = {
-    "init": "Write a complete, commented study file.",
-    "train": "Train a recipe once and record the run; resume; keep the best checkpoint.",
-    "bench": "Measure what a training step costs and where the time goes.",
-    "profile": "Profile reinforcement learning on a language model.",
-    "sync": "Check whether two programs, such as train and bench, still take the same options.",
-    "launch": "Run variants × seeds; skip runs that are already recorded.",
-    "runs": "List, show, tail, export, query and remove runs.",
-    "evaluate": "Re-evaluate a checkpoint on held-out data.",
-    "temperature": "Sweep the distillation temperature; find the best value.",
-    "alpha": "Sweep the weight of the teacher in distillation; find the best value.",
-    "sweep": "Sweep any options of any recipe over a grid; find the best setting.",
-    "compare": "Compare distillation strategies on the same seeds.",
-    "ablation": "Measure what each component of a model contributes.",
-    "variance": "Measure the noise between seeds and how many seeds are enough.",
-    "analyze": "Test whether a change made training better, and with what certainty.",
-    "power": "Plan how many seeds, hours and dollars an experiment needs.",
-    "cost-performance": "Price configurations; show the Pareto frontier of cost and accuracy.",
-    "recommend": "Recommend a configuration for a budget, a deadline and a GPU.",
-    "research": "Produce evidence that others can check: describe, register, bundle, verify.",
-    "doctor": "Show what is installed and what this machine can measure.",
+COMMAND_GROUPS = {
+    "Set up": {
+        "init": "Write a complete, commented study file.",
+        "doctor": "Show what is installed and what this machine can measure.",
+        "completion": "Print a script that completes commands and names with TAB.",
+    },
+    "Run": {
+        "train": "Train a recipe once and record the run.",
+        "launch": "Run variants × seeds; skip runs that are already recorded.",
+        "runs": "List, show, tail, export, query and remove runs.",
+        "evaluate": "Re-evaluate a checkpoint on held-out data.",
+    },
+    "Which setting is best?": {
+        "temperature": "Sweep the distillation temperature; find the best value.",
+        "alpha": "Sweep the weight of the teacher; find the best value.",
+        "sweep": "Sweep any options of any recipe; find the best setting.",
+    },
+    "Is it better?": {
+        "power": "Plan how many seeds, hours and dollars a study needs.",
+        "analyze": "Test whether a change made training better.",
+        "compare": "Compare distillation strategies on the same seeds.",
+        "ablation": "Measure what each component of a model contributes.",
+        "variance": "Measure the noise between seeds; how many are enough.",
+    },
+    "What does it cost?": {
+        "cost-performance": "Price configurations; show the Pareto frontier.",
+        "recommend": "Recommend a configuration for a budget and a GPU.",
+    },
+    "What limits a step?": {
+        "bench": "Measure what a training step costs and where time goes.",
+        "profile": "Profile reinforcement learning on a language model.",
+        "sync": "Check that two programs still take the same options.",
+    },
+    "Show others": {
+        "research": "Describe, register, bundle and verify a project.",
+    },
 }
+"""All commands by the question that they answer, in workflow order within a group."""
+COMMANDS = {name: job for group in COMMAND_GROUPS.values() for name, job in group.items()}
 
-
-LISTED = frozenset(COMMANDS) - {"init", "sync", "runs", "research", "doctor"}
+LISTED = frozenset(COMMANDS) - {"init", "sync", "runs", "research", "doctor", "completion"}
 """Commands that produce or judge results: a project's command log lists them. Read-only commands are not listed."""
 REMOVING = ["runs", "rm"]
 """The command that removes runs, which the command log lists too."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(HelpfulGroup):
     """A group that knows the name and one-line help of each command, and imports its module on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -79,12 +97,14 @@ class LazyGroup(click.Group):
             raise click.UsageError(unknown("command", args[0], plugin_names(COMMAND_PLUGINS)), ctx)
         return super().resolve_command(ctx, args)
 
+    def described_commands(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002
+        return [*COMMANDS.items(), *_others().items()]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for title, commands in COMMAND_GROUPS.items():
+            write_section(formatter, title, list(commands.items()), max(map(len, COMMANDS)) + 4)
         if others := _others():
-            with formatter.section("Commands of other packages"):
-                formatter.write_dl(list(others.items()))
+            write_section(formatter, "Commands of other packages", list(others.items()), max(map(len, others)) + 4)
 
 
 def _others() -> dict[str, str]:
@@ -98,6 +118,7 @@ def _others() -> dict[str, str]:
     no_args_is_help=False,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
+    page=HelpPage(examples=("fairtrial init --recipe classify", "fairtrial launch study.yaml")),
 )
 @click.version_option(__version__, message="fairtrial %(version)s")
 @click.pass_context
@@ -111,6 +132,11 @@ def cli(ctx: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    if os.environ.get("_FAIRTRIAL_COMPLETE") in ("bash", "zsh", "fish"):  # a completion script asks
+        from fairtrial.cli._completion import complete
+
+        complete(os.environ["_FAIRTRIAL_COMPLETE"], sys.argv[1:] if arguments is None else arguments)
+        sys.exit(EXIT_OK)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # do not fail on a terminal that cannot show ✓

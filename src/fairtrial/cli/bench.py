@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fairtrial.cli._help import HelpPage
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import showing_progress
 from fairtrial.cli._recipe_group import RecipeGroup
@@ -225,14 +226,30 @@ class BenchGroup(RecipeGroup):
 
     body = staticmethod(_body)
     own_options = OWN_OPTIONS
+    recipe_examples = ("fairtrial bench {recipe} {flags} --save base.json", "fairtrial bench {recipe} --ab main HEAD")
 
     def without(self, recipe: LoadedRecipe) -> list[str]:
         return list(not_benched(recipe.options))
 
 
-@click.group("bench", cls=BenchGroup, subcommand_metavar="RECIPE [OPTIONS]…")
+PAGE = HelpPage(
+    {
+        "What to measure": "--max-batches --batch-sizes --enable-profiling --enable-resource-monitoring"
+        " --run-validation | --warmup-batches --sample-ratio --trace-dir --learning-rates --estimate-noise-scale"
+        " --whole-steps --trials",
+        "Is it faster?": "--save --baseline --ab --against --margin | --rounds --processes --level --seed",
+    },
+    (
+        "fairtrial bench classify --batch-sizes 64,128,256",
+        "fairtrial bench classify --against batch_size=256",
+    ),
+)
+
+
+@click.group("bench", cls=BenchGroup, subcommand_metavar="RECIPE [OPTIONS]…", page=PAGE)
 def command() -> None:
     """Measure what a training step of a recipe costs and where the time goes.
 
     Takes the options of train and runs real steps through the same training loop. The run is not recorded.
+    `fairtrial bench RECIPE --help` shows the options of a recipe.
     """

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._help import HelpPage
 from fairtrial.cli._lab import (
     FAMILY_HELP,
+    HOW_TO_RUN,
     flat,
     give,
     interval_words,
@@ -150,4 +152,12 @@ OWN: list[click.Parameter] = [
     click.Option(["--family"], type=click.Choice(plugin_names(ADJUSTMENTS)), help=FAMILY_HELP),
     *run_options(RUNS, stack=False),
 ]
-command = lab_command("compare", _compare, _plan, OWN, without=["strategy"])
+PAGE = HelpPage(
+    {
+        "What to compare": "--strategies --compute-matched",
+        "How to judge": "--metric --direction | --level --family",
+        "How to run": HOW_TO_RUN,
+    },
+    ("fairtrial compare --strategies kd,mse,combined --runs 5", "fairtrial compare --labels 1000 --output compare.png"),
+)
+command = lab_command("compare", _compare, _plan, OWN, PAGE, without=["strategy"])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairtrial.cli._choice import flat_point, points_from, with_interval, with_points
+from fairtrial.cli._choice import FROM_WHERE, flat_point, points_from, with_interval, with_points
+from fairtrial.cli._help import HelpPage
 from fairtrial.cli._lab import give, next_commands, plain_table
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_chart_output
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
 WIDE, LONGEST_NAME = 110, 30
 
 
-@click.command("cost-performance", cls=ManyValuesCommand)
+PAGE = HelpPage(
+    {**FROM_WHERE, "Frontier": "--objectives --hypervolume"},
+    ("fairtrial cost-performance demo --gpu t4", "fairtrial cost-performance --train --output frontier.png"),
+)
+
+
+@click.command("cost-performance", cls=ManyValuesCommand, page=PAGE)
 @with_points
 @click.option(
     "--objectives",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairtrial.cli._help import HelpfulCommand, HelpPage
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import make_progress
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
@@ -19,7 +20,16 @@ if TYPE_CHECKING:
     from fairtrial.stats.aa_noise import NoiseFloor
 
 
-@click.command("doctor")
+@click.command(
+    "doctor",
+    cls=HelpfulCommand,
+    page=HelpPage(
+        examples=(
+            "fairtrial doctor --aa",
+            "fairtrial doctor --since demo --paths src/",
+        )
+    ),
+)
 @click.option(
     "--aa",
     is_flag=True,

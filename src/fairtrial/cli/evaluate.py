@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairtrial.cli._help import HelpfulCommand, HelpPage
 from fairtrial.cli._lab import interval_words, plain_table
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
@@ -19,7 +20,16 @@ if TYPE_CHECKING:
     from fairtrial.api.running.evaluate import CheckpointEvaluation, CheckpointEvaluations
 
 
-@click.command("evaluate")
+@click.command(
+    "evaluate",
+    cls=HelpfulCommand,
+    page=HelpPage(
+        examples=(
+            "fairtrial evaluate demo/kd.seed1072 --confirm",
+            "fairtrial evaluate 'demo/kd.*' --checkpoint last",
+        )
+    ),
+)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN…")
 @click.option(
     "--checkpoint",

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import click
 
+from fairtrial.cli._help import HelpfulCommand, HelpPage
 from fairtrial.core.terminal import visible
 
 
-@click.command("init")
+@click.command(
+    "init", cls=HelpfulCommand, page=HelpPage(examples=("fairtrial init --recipe classify --output study.yaml",))
+)
 @click.option("--recipe", default="distill", metavar="RECIPE", help="Recipe that the study trains.", show_default=True)
 @click.option("--study", metavar="NAME", help="Name of the study.  [default: from the file name]")
 @click.option("--output", default="study.yaml", metavar="FILE", help="File to write.", show_default=True)

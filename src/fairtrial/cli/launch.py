@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._formatting import telemetry_line
+from fairtrial.cli._help import HelpPage
 from fairtrial.cli._many_values import ManyValuesCommand
-from fairtrial.cli._output import Output, with_output
+from fairtrial.cli._output import Output, declared, with_output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
@@ -33,15 +34,17 @@ if TYPE_CHECKING:
     from fairtrial.launch.policy import ExecutionPolicy
     from fairtrial.plan.study import Study
 
+ON = click.Option(
+    ["--on"],
+    metavar="|".join(plugin_names(LAUNCHERS)),
+    help="Launcher: this machine or a cluster.  [default: local]",
+)
+ON.choices = plugin_names(LAUNCHERS)  # type: ignore[attr-defined]  # not a click.Choice: the launcher's own error is clearer
 NEEDED_ENGINE = {"address": "ray", "cloud": "skypilot", "spot": "skypilot"}
 """The built-in launcher that each of these flags needs. Launchers of other packages may use the same names."""
 PLAN_HELP = "Launch as registered, with the registered seeds.  [default: the project's registration of this study]"
 HOW_OPTIONS: tuple[click.Parameter, ...] = (
-    click.Option(
-        ["--on"],
-        metavar="|".join(plugin_names(LAUNCHERS)),
-        help="Launcher: this machine or a cluster.  [default: local]",
-    ),
+    ON,
     click.Option(["--skypilot"], is_flag=True, help="The same as --on skypilot."),
     click.Option(
         ["--address"],
@@ -353,30 +356,53 @@ def _counts(arm: Any) -> str:
 FILE_SEEDS = click.Option(["--seeds"], metavar="N|LIST", help="Seeds to use instead of those in the file.")
 
 
+PAGE = HelpPage(
+    {
+        "What to run": "--variant --seeds --base-run-name --dry-run | --metric --direction --plan --strict --secret"
+        " --since-benchmark --paths",
+        "Where to run": "--on --jobs --gpus --detach | --with --cpus --memory --stack --address --skypilot"
+        " --cloud --spot",
+        "If a run fails": "--retry-failed | --retries --replace --timeout --lost-after --hung-after",
+    },
+    (
+        "fairtrial launch study.yaml",
+        "fairtrial launch classify --variant mlp: --variant cnn:model=cnn --seeds 5",
+    ),
+)
+
+
 class LaunchGroup(RecipeGroup):
     body = staticmethod(_body)
     plan = staticmethod(_plan)
     own_options = (*STUDY_OPTIONS, *HOW_OPTIONS)
+    recipe_examples = ("fairtrial launch {recipe} {variants} --seeds 5",)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if not cmd_name.endswith((".yaml", ".yml")):
             return super().get_command(ctx, cmd_name)
         return ManyValuesCommand(
             cmd_name,
-            params=[FILE_SEEDS, SECRET, *HOW_OPTIONS, *reversed(_launch_file.__click_params__)],  # type: ignore[attr-defined]
+            params=[FILE_SEEDS, SECRET, *HOW_OPTIONS, *declared(_launch_file)],
             callback=lambda **options: _launch_file(path=cmd_name, **options),
             plan=lambda **options: _plan_file(path=cmd_name, **options),
             help=f"Launch the study in {cmd_name}.",
+            page=HelpPage(PAGE.groups, [f"fairtrial launch {shlex.quote(cmd_name)} --dry-run"]),
         )
 
 
-@click.group("launch", cls=LaunchGroup, invoke_without_command=True, subcommand_metavar="STUDY.yaml|RECIPE [OPTIONS]…")
+@click.group(
+    "launch",
+    cls=LaunchGroup,
+    invoke_without_command=True,
+    subcommand_metavar="STUDY.yaml|RECIPE [OPTIONS]…",
+    page=PAGE,
+)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Run variants × seeds, with the same seeds for every variant. Only missing runs are started.
 
     Finished runs are kept, interrupted runs are resumed, and failed runs are repeated with --retry-failed. Several
-    launchers of one study share the work. `fairtrial launch RECIPE --help` lists the options of a recipe.
+    launchers of one study share the work. `fairtrial launch RECIPE --help` shows the options of a recipe.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._help import HelpPage
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
-from fairtrial.cli._source_options import with_file
+from fairtrial.cli._source_options import COLUMN_FLAGS, with_file
 from fairtrial.core.formatting import counted, shown_chance, shown_hours, shown_money, shown_value
 
 if TYPE_CHECKING:
@@ -21,7 +22,21 @@ if TYPE_CHECKING:
 CORRELATION_HELP = "Correlation between paired runs; --sd and a one-variant pilot then refer to single runs."
 
 
-@click.command("power", cls=ManyValuesCommand)
+PAGE = HelpPage(
+    {
+        "What to detect": "--sesoi --superiority --alpha --power --side",
+        "How noisy runs are": "--sd --pilot --from --metric --design --correlation --assurance"
+        f" | --variant {COLUMN_FLAGS}",
+        "What it costs": "--hours-per-run --gpu --price-per-hour --prices",
+    },
+    (
+        "fairtrial power --sesoi 0.01 --sd 0.02",
+        "fairtrial power --sesoi 0.01 --pilot demo:kd --hours-per-run 2 --gpu a100-80gb",
+    ),
+)
+
+
+@click.command("power", cls=ManyValuesCommand, page=PAGE)
 @click.option("--sesoi", type=float, help="Smallest effect size of interest: the difference that would matter.")
 @click.option("--sd", type=float, help="Standard deviation of runs, or of paired differences for a paired design.")
 @click.option(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairtrial.cli._output import Output, with_output
+from fairtrial.cli._help import HelpfulGroup, HelpPage
+from fairtrial.cli._output import Output, declared, with_output
 from fairtrial.cli._progress import showing_progress
 from fairtrial.cli._recipe_options import RecipeCommand, flags, given_values
 from fairtrial.cli._signals import stopping
@@ -35,7 +36,7 @@ OWN_OPTIONS: tuple[click.Parameter, ...] = (
 )  # fmt: skip
 
 
-class ProfileGroup(click.Group):
+class ProfileGroup(HelpfulGroup):
     """Three commands that measure, with the options of grpo, and three that work on saved measurements."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -44,23 +45,21 @@ class ProfileGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return _measuring(cmd_name) if cmd_name in MODES else super().get_command(ctx, cmd_name)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        others = {name: self.commands[name].get_short_help_str(80) for name in super().list_commands(ctx)}
-        with formatter.section("Commands"):
-            formatter.write_dl([*MODES.items(), *others.items()])
-
 
 def _measuring(mode: str) -> click.Command:
     recipe = load_recipe("grpo")
     unused = {*not_benched(recipe.options), *LOOP_OPTIONS} - {"device", "threads"}
     unused |= {name for name in recipe.options.model_fields if "episode" in name}
     body = _body(mode)  # type: ignore[arg-type]
-    shared: list[click.Parameter] = list(reversed(getattr(body, "__click_params__", [])))
     return RecipeCommand(
         recipe,
         own=OWN_OPTIONS,
         name=mode,
-        params=[*flags(recipe, without=unused), *OWN_OPTIONS, *shared],
+        page=HelpPage(
+            {"What to measure": "--steps --no-warmup --smoke --profile-name --seed"},
+            (f"fairtrial profile {mode} --steps 20 --profile-name before", f"fairtrial profile {mode} --smoke"),
+        ),
+        params=[*flags(recipe, without=unused), *OWN_OPTIONS, *declared(body)],
         callback=body,
         help=MODES[mode],
     )
@@ -87,7 +86,12 @@ def _body(mode: Mode) -> Callable[..., Any]:
     return measure
 
 
-@click.group("profile", cls=ProfileGroup, invoke_without_command=True)
+@click.group(
+    "profile",
+    cls=ProfileGroup,
+    invoke_without_command=True,
+    page=HelpPage(examples=("fairtrial profile e2e --profile-name before", "fairtrial profile diff before after")),
+)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Profile reinforcement learning on a language model.
@@ -99,7 +103,7 @@ def command(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-@command.command("show")
+@command.command("show", page=HelpPage(examples=("fairtrial profile show before",)))
 @click.argument("name")
 @with_output
 def show_command(out: Output, name: str) -> int:
@@ -114,7 +118,7 @@ def show_command(out: Output, name: str) -> int:
     return EXIT_OK
 
 
-@command.command("diff")
+@command.command("diff", page=HelpPage(examples=("fairtrial profile diff before after",)))
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @click.option(
@@ -142,14 +146,17 @@ def diff_command(out: Output, first: str, second: str, margin: float, level: flo
     return EXIT_OK
 
 
-@command.command("check")
+@command.command(
+    "check",
+    page=HelpPage(examples=("fairtrial profile check before 'policy_lag_steps.max<=max_policy_lag_steps'",)),
+)
 @click.argument("name", metavar="SNAPSHOT")
 @click.argument("expressions", metavar="EXPRESSION…", nargs=-1, required=True)
 @with_output
 def check_command(out: Output, name: str, expressions: Sequence[str]) -> int:
     """Check that expressions are true for a snapshot. Exits with 3 if one is not.
 
-    Example: 'policy_lag_steps.max<=max_policy_lag_steps'. Names are those of the JSON document.
+    Names are those of the JSON document.
     """
     from fairtrial.api.benchmarking.profile_diff import check_profile
     from fairtrial.cli._profile_text import show_checks

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairtrial.cli._choice import flat_point, points_from, with_interval, with_points
+from fairtrial.cli._choice import FROM_WHERE, flat_point, points_from, with_interval, with_points
+from fairtrial.cli._help import HelpPage
 from fairtrial.cli._lab import plain_table
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
     from fairtrial.costs.cost import Priced
 
 
-@click.command("recommend", cls=ManyValuesCommand)
+PAGE = HelpPage(
+    {"Limits": "--max-cost --min-accuracy --max-time --max-memory --objective --confidence", **FROM_WHERE},
+    ("fairtrial recommend demo --max-cost 5", "fairtrial recommend --configs points.yaml --gpu any --objective value"),
+)
+
+
+@click.command("recommend", cls=ManyValuesCommand, page=PAGE)
 @with_points
 @click.option("--max-cost", type=float, metavar="USD", help="Budget per run.")
 @click.option(

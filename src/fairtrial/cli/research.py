@@ -10,6 +10,7 @@ import click
 
 from fairtrial.cli._artifact import add_command, cite_command, init_command, remove_command
 from fairtrial.cli._bundle import bundle_command, deposit_command, export_command, verify_one_bundle
+from fairtrial.cli._help import HelpfulGroup, HelpPage
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._source_options import with_window
@@ -24,7 +25,12 @@ ORDER = ("init", "preregister", "add", "remove", "bundle", "verify", "cite", "ex
 """The subcommands, in the order of a project's workflow."""
 
 
-@click.group("research", invoke_without_command=True)
+@click.group(
+    "research",
+    cls=HelpfulGroup,
+    invoke_without_command=True,
+    page=HelpPage(examples=("fairtrial research bundle --zip",)),
+)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Produce evidence that others can check: describe, register, bundle, verify, cite, publish."""
@@ -32,7 +38,22 @@ def command(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-@command.command("preregister", cls=ManyValuesCommand)
+PREREGISTER_PAGE = HelpPage(
+    {
+        "What you plan": "--hypothesis --methods --study --command --derive-seeds --stopping-rule --exclude",
+        "How you will judge": "--control --candidate --metric --direction --sesoi --alpha --side | --method --family"
+        " --adjust --unpaired --bootstrap.n_resamples --summary.type --summary.window --summary.percent"
+        " --summary.percent-window --summary.points --summary.threshold",
+        "The registration": "--anchor --amends --late",
+    },
+    (
+        "fairtrial research preregister artifact.yaml --study study.yaml "
+        "--hypothesis 'kd is better' --methods '15 paired seeds'",
+    ),
+)
+
+
+@command.command("preregister", cls=ManyValuesCommand, page=PREREGISTER_PAGE)
 @click.argument("artifact", metavar="ARTIFACT.yaml")
 @click.option("--hypothesis", required=True, metavar="TEXT", help="What you expect, as text.")
 @click.option("--methods", required=True, metavar="TEXT", help="What you will do, as text.")
@@ -101,7 +122,11 @@ def preregister_command(
     return EXIT_OK
 
 
-@command.command("verify", cls=ManyValuesCommand)
+@command.command(
+    "verify",
+    cls=ManyValuesCommand,
+    page=HelpPage(examples=("fairtrial research verify demo-0.1.0.zip --trust author.pub",)),
+)
 @click.argument("path", metavar="BUNDLE|REGISTRATION")
 @click.option("--trust", multiple=True, metavar="KEY", help=TRUST_HELP)
 @click.option("--published", metavar="FILE", help="Copy of a registration's anchor that others kept.")

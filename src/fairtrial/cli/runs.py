@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._formatting import best_line
+from fairtrial.cli._help import HelpfulGroup, HelpPage
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.core.cautions import TORN_LINE
@@ -38,7 +39,9 @@ STYLES = {
 }
 
 
-@click.group("runs", invoke_without_command=True)
+@click.group(
+    "runs", cls=HelpfulGroup, invoke_without_command=True, page=HelpPage(examples=("fairtrial runs list --study demo",))
+)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Inspect and manage recorded runs. Refer to a run by its id, STUDY/ID, a path, or a glob."""
@@ -47,7 +50,16 @@ def command(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-@command.command("list", cls=ManyValuesCommand)
+@command.command(
+    "list",
+    cls=ManyValuesCommand,
+    page=HelpPage(
+        examples=(
+            "fairtrial runs list --study demo --status failed",
+            "fairtrial runs list --where 'learning_rate>=0.01 and value>0.9'",
+        )
+    ),
+)
 @click.option("--study", metavar="NAME", help="Only this study.")
 @click.option("--variant", metavar="NAME", help="Only this variant.")
 @click.option("--status", metavar="STATUS", help="Only completed, diverged, failed, interrupted, running or damaged.")
@@ -120,7 +132,7 @@ def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, fi
         out.say("To see what can be repaired, run: fairtrial doctor --damage")
 
 
-@command.command("show")
+@command.command("show", page=HelpPage(examples=("fairtrial runs show demo/kd.seed1072",)))
 @click.argument("run")
 @click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True, help="Number of log lines to show.")
 @with_output
@@ -224,7 +236,7 @@ def _memory(resources: RunResources) -> str | None:
     return ", ".join(parts) or None
 
 
-@command.command("tail")
+@command.command("tail", page=HelpPage(examples=("fairtrial runs tail demo/kd.seed1072 --follow",)))
 @click.argument("run")
 @click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True, help="Number of lines to show.")
 @click.option("--follow", "-f", is_flag=True, help="Keep showing new lines until the run ends.")
@@ -249,7 +261,7 @@ def tail_command(out: Output, run: str, lines: int, follow: bool, log: bool) -> 
     out.give({"metrics": metrics}, metrics, lambda console: _print_lines(console, map(_metric_line, metrics)))
 
 
-@command.command("watch")
+@command.command("watch", page=HelpPage(examples=("fairtrial runs watch demo",)))
 @click.argument("study")
 @click.option("--once", is_flag=True, help="Show the current state once and exit.")
 @with_output
@@ -269,7 +281,7 @@ def watch_command(out: Output, study: str, once: bool) -> int:
     return EXIT_RUNS if state.bad else EXIT_OK
 
 
-@command.command("sync")
+@command.command("sync", page=HelpPage(examples=("fairtrial runs sync demo --store s3://bucket/runs",)))
 @click.argument("studies", nargs=-1)
 @click.option("--checkpoints", is_flag=True, help="Also download checkpoints.")
 @click.option("--to", metavar="FOLDER", help="Copy everything to this folder as a separate store.")
@@ -313,7 +325,11 @@ def _metric_line(row: Mapping[str, Any]) -> str:
     return f"{row['step']:>8}  {seconds}  {values}"
 
 
-@command.command("export", cls=ManyValuesCommand)
+@command.command(
+    "export",
+    cls=ManyValuesCommand,
+    page=HelpPage(examples=("fairtrial runs export 'demo/*' --metric eval_accuracy --output values.csv",)),
+)
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Only this metric; repeat for more.")
 @with_output
@@ -337,14 +353,13 @@ def export_command(out: Output, runs: Sequence[str], metrics: Sequence[str]) -> 
     return EXIT_RUNS if names else EXIT_OK
 
 
-@command.command("sql")
+@command.command(
+    "sql", page=HelpPage(examples=('fairtrial runs sql "select variant, avg(value) from runs group by variant"',))
+)
 @click.argument("query")
 @with_output
 def sql_command(out: Output, query: str) -> int:
-    """Query the store in SQL: tables `runs` and `metrics`. Exits with 4 if metrics of a damaged run are missing.
-
-    Example: fairtrial runs sql "select variant, avg(value) from runs group by variant"
-    """
+    """Query the store in SQL: tables `runs` and `metrics`. Exits with 4 if metrics of a damaged run are missing."""
     from fairtrial.api.running.runs import query as ask
 
     names: list[str] = []
@@ -369,7 +384,7 @@ def sql_command(out: Output, query: str) -> int:
     return EXIT_RUNS if names else EXIT_OK
 
 
-@command.command("rm")
+@command.command("rm", page=HelpPage(examples=("fairtrial runs rm 'demo/kd.*' --yes",)))
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--purge", is_flag=True, help="Delete the runs permanently instead of moving them to the archive.")

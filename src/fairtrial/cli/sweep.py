@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairtrial.cli._lab import command_for, lab_command, lab_terms, planned_terms, run_options
+from fairtrial.cli._help import HelpPage
+from fairtrial.cli._lab import HOW_TO_RUN, command_for, lab_command, lab_terms, planned_terms, run_options
 from fairtrial.cli._output import Output
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._sweep_text import give_sweep
@@ -28,6 +29,7 @@ CONFIRM_OPTIONS: tuple[click.Parameter, ...] = (
         ["--baseline"], metavar="VALUE", help="Value that --confirm compares with.  [default: the recipe's default]"
     ),
 )
+HOW = {"How to judge": "--metric --direction --level", "How to run": f"{HOW_TO_RUN} --stack"}
 PARAM_HELP = "Option and values: 1:8:0.5 (from, to, step), 1,2,4 (a list), log:1e-4:1e-1:7 (from, to, count)."
 
 
@@ -60,7 +62,14 @@ def range_command(name: str, start: float, end: float, step: float, text: str) -
 
     body.__doc__ = text
     own = [*_range_options(start, end, step), *CONFIRM_OPTIONS, *run_options(RUNS, stack=True)]
-    return lab_command(name, body, plan, own, without=[name])
+    page = HelpPage(
+        {"What to sweep": "--start --end --step --confirm | --baseline", **HOW},
+        (
+            f"fairtrial {name} --start {start:g} --end {(start + end) / 2:g} --runs 5",
+            f"fairtrial {name} --confirm 5 --output {name}.png",
+        ),
+    )
+    return lab_command(name, body, plan, own, page, without=[name])
 
 
 def _range_question(
@@ -114,19 +123,31 @@ OWN: tuple[click.Parameter, ...] = (
 )
 
 
+PAGE = HelpPage(
+    {"What to sweep": "--param --zip --confirm | --baseline", **HOW},
+    (
+        "fairtrial sweep classify --param learning_rate=log:1e-4:1e-1:4 --runs 5",
+        "fairtrial sweep distill --param temperature=1,4 --param alpha=0.1,0.5",
+    ),
+)
+
+
 class SweepGroup(RecipeGroup):
+    own_options = OWN
+    recipe_examples = ("fairtrial sweep {recipe} {param} --runs 5",)
+
     def make_command(self, recipe: LoadedRecipe, name: str) -> click.Command:
-        return command_for(recipe, name, _body(recipe), _plan(recipe), OWN)
+        return command_for(recipe, name, _body(recipe), _plan(recipe), OWN, self.recipe_page())
 
 
-@click.group("sweep", cls=SweepGroup, invoke_without_command=True, subcommand_metavar="RECIPE [OPTIONS]…")
+@click.group("sweep", cls=SweepGroup, invoke_without_command=True, subcommand_metavar="RECIPE [OPTIONS]…", page=PAGE)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Train a recipe at every setting of a grid and find the best setting.
 
     Several --param form a grid of all combinations, or with --zip are combined pairwise. Every other option of the
     recipe is a fixed setting. The result also lists the settings that are statistically indistinguishable from the
-    best one.
+    best one. `fairtrial sweep RECIPE --help` shows the options of a recipe.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

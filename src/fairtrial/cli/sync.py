@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairtrial.cli._help import HelpPage
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
@@ -28,7 +29,16 @@ def _show_categories(ctx: click.Context, _option: click.Parameter, given: bool) 
         ctx.exit()
 
 
-@click.command("sync", cls=ManyValuesCommand)
+@click.command(
+    "sync",
+    cls=ManyValuesCommand,
+    page=HelpPage(
+        examples=(
+            "fairtrial sync myapp.cli:train myapp.cli:bench",
+            "fairtrial sync 'myapp.cli:app train' 'myapp.cli:app bench' --docs BENCH.md",
+        )
+    ),
+)
 @click.argument("train")
 @click.argument("bench")
 @click.option(

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from fairtrial.cli._formatting import best_line, telemetry_line
+from fairtrial.cli._help import HelpPage
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import make_progress, observe_with
 from fairtrial.cli._recipe_group import RecipeGroup
@@ -108,6 +109,8 @@ def _give(out: Output, trained: Trained) -> None:
 class TrainGroup(RecipeGroup):
     body = staticmethod(_body)
     own_options = OWN_OPTIONS
+    recipe_first = True
+    recipe_examples = ("fairtrial train {recipe} {flags}",)
 
 
 @click.group(
@@ -116,6 +119,10 @@ class TrainGroup(RecipeGroup):
     invoke_without_command=True,
     no_args_is_help=False,
     subcommand_metavar="RECIPE [OPTIONS]…",
+    page=HelpPage(
+        {"Run": "--seed --study --variant --resume --again --replace --secret"},
+        ("fairtrial train classify --model cnn --steps 1000", "fairtrial train --resume adhoc/cnn.seed1072"),
+    ),
 )
 @click.option("--resume", metavar="RUN", help="Resume an interrupted run with its original options.")
 @with_output
@@ -124,7 +131,7 @@ def command(ctx: click.Context, out: Output, resume: str | None) -> None:
     """Train a recipe once and record the run.
 
     Repeating the same command resumes an interrupted run and does nothing if the run is already finished.
-    `fairtrial train RECIPE --help` lists the options of a recipe.
+    `fairtrial train RECIPE --help` shows the options of a recipe.
     """
     if ctx.invoked_subcommand is not None:
         given = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._help import HelpPage
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._pieces import show_cautions
-from fairtrial.cli._source_options import rule_from, with_file, with_window
+from fairtrial.cli._source_options import COLUMN_FLAGS, rule_from, with_file, with_window
 from fairtrial.core.errors import UsageError
 from fairtrial.core.formatting import counted, shown_chance, shown_value
 
@@ -27,7 +28,17 @@ NAMES = {"auc": "AUC (mean height of the curve)", "derivative": "derivative (slo
 SHORT = {"auc": "AUC", "derivative": "slope", "last": "value"}
 
 
-@click.command("variance", cls=ManyValuesCommand)
+PAGE = HelpPage(
+    {
+        "What to measure": "--metric --by-stream --summary.window --summary.percent | --summary.percent-window",
+        "How many seeds are enough": "--threshold --threshold-abs --level | --seed",
+        "Results from a file": f"--from | --variant {COLUMN_FLAGS}",
+    },
+    ("fairtrial variance demo:kd", "fairtrial variance 'demo/kd.*' --threshold 0.01 --output noise.png"),
+)
+
+
+@click.command("variance", cls=ManyValuesCommand, page=PAGE)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @with_file
 @click.option("--variant", metavar="NAME", help="With --from: variant to use.")

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from fairtrial.core.errors import MissingExtra, UserError, unknown
-from fairtrial.core.options import LoopOptions, Options
+from fairtrial.core.options import LOOP_OPTIONS, LoopOptions, Options
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.plugin_registry import RECIPES, load_plugin, plugin_names, refuse_plugin
 from fairtrial.core.scores import References
@@ -61,6 +61,13 @@ class LoadedRecipe:
         """Example variants, and options if they are required, for a new study file."""
         example: Mapping[str, Any] = getattr(self.module, "EXAMPLE", {"variants": {"control": {}, "candidate": {}}})
         return example
+
+    @property
+    def main_options(self) -> Sequence[str]:
+        """Names of the options that the help explains first; by default the first options that the recipe adds."""
+        added = [name for name in self.options.model_fields if name not in LOOP_OPTIONS]
+        main: Sequence[str] = getattr(self.module, "MAIN_OPTIONS", added[:8])
+        return main
 
     @property
     def execute(self) -> Callable[[Options, RunContext, RunLogger], None] | None:

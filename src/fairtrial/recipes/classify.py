@@ -25,6 +25,7 @@ REQUIRES = ("torch", "numpy", "mnist1d", "sklearn")
 EXTRA = "train"
 METRIC = Metric("accuracy", "max")
 EXAMPLE = {"variants": {"mlp": {"model": "mlp"}, "cnn": {"model": "cnn"}}}
+MAIN_OPTIONS = ("model", "width", "data", "labels", "batch_size", "learning_rate", "weight_decay", "schedule")
 
 
 class Options(SupervisedOptions):

@@ -49,6 +49,7 @@ REQUIRES = ("torch", "numpy", "mnist1d", "sklearn")
 EXTRA = "train"
 METRIC = Metric("accuracy", "max")
 EXAMPLE = {"variants": {"none": {"strategy": "none"}, "kd": {"strategy": "kd"}}}
+MAIN_OPTIONS = ("strategy", "temperature", "alpha", "teacher", "student", "data", "labels", "learning_rate")
 
 TERMS = ("soft_targets", "logit_regression", "attention_loss", "layer_matching")
 STRATEGIES: Mapping[str, tuple[str, ...]] = {

@@ -19,6 +19,7 @@ REQUIRES = ()
 EXTRA = None
 METRIC = Metric("accuracy", "max")
 EXAMPLE = {"variants": {"control": {}, "candidate": {"effect": 0.03}}}
+MAIN_OPTIONS = ("plateau", "effect", "noise", "correlation", "step_time", "diverge_at", "fail_at")
 SYNTHETIC = True
 
 

@@ -42,6 +42,7 @@ REQUIRES = ("torch", "numpy", "mnist1d", "sklearn", "peft", "transformers")
 EXTRA = "finetune"
 METRIC = Metric("accuracy", "max")
 EXAMPLE = {"variants": {"full": {"method": "full"}, "lora": {"method": "lora", "rank": 8}}}
+MAIN_OPTIONS = ("method", "rank", "lora_alpha", "model", "data", "labels", "batch_size", "learning_rate")
 
 BUILT_IN = "transformer"
 FAMILY: Mapping[str, Mapping[str, Any]] = {

@@ -30,6 +30,7 @@ REQUIRES = ("torch", "numpy", "transformers", "peft", "tokenizers", "safetensors
 EXTRA = "lm"
 METRIC = Metric("return_mean", "max")
 EXAMPLE = {"variants": {"untrained": {"learning_rate": 0.0}, "trained": {}}}
+MAIN_OPTIONS = ("game", "model", "method", "groups", "samples", "horizon", "learning_rate", "temperature")
 BUILT_IN = "tiny"
 MOST = 100_000
 

@@ -24,6 +24,7 @@ EXAMPLE = {
     },
     "variants": {"mlp": {"architecture": "mlp"}, "gru": {"architecture": "gru"}},
 }  # fmt: skip
+MAIN_OPTIONS = ("env", "architecture", "width", "envs", "rollout", "epochs", "learning_rate", "hide_velocity")
 WIDENED_AT = 0.5
 NARROWEST = 0.1
 

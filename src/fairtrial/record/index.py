@@ -108,6 +108,11 @@ def all_rows(store: Store, study: str | None = None) -> list[Row]:
     return list(rows.values())
 
 
+def indexed_rows(store: Store) -> list[Row]:
+    """Return the rows of the index as it is, without looking at any run. They may be out of date."""
+    return list(_read(store)[0].values())
+
+
 def _make_row(study: str, entry: os.DirEntry[str], file_status: os.stat_result) -> Row | None:
     where = f"{entry.path}/metadata.json"
     try:

@@ -121,6 +121,8 @@ def check_options_are_declared(case: RecipeCase) -> None:
         assert info.help.endswith("."), f"the help of {info.name} does not end with a period"
     options = parse_options(case.recipe.options, case.options, where=case.word)
     assert parse_options(case.recipe.options, options.to_dict(), where=case.word) == options
+    unknown_names = set(case.recipe.main_options) - set(case.recipe.options.model_fields)
+    assert not unknown_names, f"MAIN_OPTIONS names what is not an option: {sorted(unknown_names)}"
 
 
 def check_a_run_completes(case: RecipeCase) -> None:
