@@ -240,7 +240,7 @@ def _write_down(checkpoint_evaluation: CheckpointEvaluation) -> None:
     try:
         recorder.write_event(EVALUATION, **document)
     finally:
-        recorder.close()
+        recorder.release()
     Store.at(checkpoint_evaluation.run.path.parent.parent).push_events(
         checkpoint_evaluation.run.study, checkpoint_evaluation.run.id
     )
