@@ -12,6 +12,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from fairtrial.core.results import Result
+
 FilledCaution = Mapping[str, str]
 
 
@@ -36,8 +38,8 @@ class Reason(StrEnum):
     ADJUSTED = "not significant in its family"
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Result):
     """A value and its confidence interval. `samples` are the underlying numbers; missing limits have a reason."""
 
     value: float | None
@@ -210,8 +212,8 @@ class CovariateAdjustment:
         return {name: _plain(value) for name, value in vars(self).items()}
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Result):
     """Candidate against control. `effect` is candidate − control in the metric's own unit.
 
     `direction` states which sign is better; verdicts, one-sided tests and the probability of superiority respect it.

@@ -25,6 +25,7 @@ from fairtrial.core.errors import FairtrialError
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.formatting import counted
 from fairtrial.core.options import TorchOptions
+from fairtrial.core.results import Result
 from fairtrial.core.runs import Status
 from fairtrial.core.training import Observer
 from fairtrial.probe.monitor import Monitored, ResourceMonitor
@@ -56,8 +57,8 @@ class ImpossibleFigure(FairtrialError):
     """A measured figure is physically impossible, so one of its inputs is wrong."""
 
 
-@dataclass(frozen=True)
-class Bench:
+@dataclass(frozen=True, repr=False)
+class Bench(Result):
     """Result of a measurement, computed from the steady steps."""
 
     recipe: str

@@ -23,6 +23,7 @@ from fairtrial.core.cautions import CHANGES_LEFT_OUT
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.results import Result
 from fairtrial.probe.interleaving import abba
 from fairtrial.record.environment import git_output, git_state
 from fairtrial.stats.speed import SpeedComparison, compare_rounds
@@ -32,8 +33,8 @@ REVISION_ROUNDS = 4
 LEAST_STEPS = 2
 
 
-@dataclass(frozen=True)
-class SpeedPair:
+@dataclass(frozen=True, repr=False)
+class SpeedPair(Result):
     """The comparison, and the seconds per unit of work in each round that it is based on."""
 
     recipe: str

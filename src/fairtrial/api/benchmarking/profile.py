@@ -22,6 +22,7 @@ from fairtrial.core.cautions import ONE_STEP
 from fairtrial.core.errors import Interrupted, InvalidOptions, UserError
 from fairtrial.core.options import parse_options
 from fairtrial.core.paths import ProfilePaths, RunPaths
+from fairtrial.core.results import Result
 from fairtrial.core.specs import FIXED_SEEDS
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, LoopEvents, RunContext
@@ -72,8 +73,8 @@ class ProfileTerms:
         return max(WARM_UP, lag + 1) if self.warmup and not self.smoke else 0
 
 
-@dataclass(frozen=True)
-class Profile:
+@dataclass(frozen=True, repr=False)
+class Profile(Result):
     """A snapshot that was written, and its location."""
 
     document: Mapping[str, Any]

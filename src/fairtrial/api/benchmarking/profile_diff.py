@@ -15,6 +15,7 @@ from fairtrial.core.cautions import APART, LOWER_QUALITY, OTHER_SURROUNDINGS, QU
 from fairtrial.core.conditions import ConditionResult, check
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import StorePaths
+from fairtrial.core.results import Result
 from fairtrial.core.schema import PROFILE_SCHEMA
 from fairtrial.record.profiles import find_profile, profile_names, profile_snapshots, read_profile
 from fairtrial.record.store import Store
@@ -31,8 +32,8 @@ REWARD = "the reward"
 PER_STEP = ("prompt_tokens", "completion_tokens", "decisions")
 
 
-@dataclass(frozen=True)
-class ProfileDiff:
+@dataclass(frozen=True, repr=False)
+class ProfileDiff(Result):
     """Time per step of B divided by that of A, on the steps that both took, and the work of each step."""
 
     names: tuple[str, str]

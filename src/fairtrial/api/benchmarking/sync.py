@@ -10,6 +10,7 @@ from typing import Any
 
 from fairtrial.core.errors import UserError, all_at_once
 from fairtrial.core.formatting import counted
+from fairtrial.core.results import Result
 from fairtrial.core.untrusted import read_file
 from fairtrial.plan.study import read_mapping
 from fairtrial.sync.categories import HINT as CATEGORIES_HINT
@@ -25,8 +26,8 @@ from fairtrial.sync.trials import Trial, run_trial, split_command
 FilePath = str | os.PathLike[str]
 
 
-@dataclass(frozen=True)
-class Sync:
+@dataclass(frozen=True, repr=False)
+class Sync(Result):
     """Result of comparing the options of two programs. The result of a check that was not requested is None.
 
     `train` and `bench` are the programs as the caller named them; `names` are the names of the two commands.

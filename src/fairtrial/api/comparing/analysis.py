@@ -11,6 +11,7 @@ from fairtrial.core.deprecation import renamed_attribute
 from fairtrial.core.errors import CheckFailed, InvalidOptions
 from fairtrial.core.findings import Comparison, FilledCaution, Verdict
 from fairtrial.core.formatting import counted
+from fairtrial.core.results import Result
 from fairtrial.core.specs import covariate_metric
 from fairtrial.core.traces import Trace
 from fairtrial.core.verdict_text import family_sentence
@@ -130,8 +131,8 @@ class ComparisonsOnView:
         return [InterimLook(self.asked, seeds) for seeds in self.seeds.get(study, ()) if seeds]
 
 
-@dataclass(frozen=True)
-class Analysis:
+@dataclass(frozen=True, repr=False)
+class Analysis(Result):
     """The result of an analysis: the verdicts and the data behind them."""
 
     source: str
@@ -156,9 +157,6 @@ class Analysis:
     resampling_seed: int = 0
     on_view: Sequence[ComparisonsOnView] = field(default=(), repr=False)
     """What to record as an interim look once the analysis is shown."""
-
-    def __str__(self) -> str:
-        return self.headline
 
     @property
     def headline(self) -> str:

@@ -20,6 +20,7 @@ from fairtrial.api.running.recording import recorded
 from fairtrial.core.canonical import canonical_json
 from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution
+from fairtrial.core.results import Result
 from fairtrial.core.traces import Trace
 from fairtrial.record.store import Store, open_store
 from fairtrial.stats.components import StreamRanking, rank_streams
@@ -32,8 +33,8 @@ HELD = 0
 NO_STREAMS = "these runs did not record their random streams, so no stream can be varied alone"
 
 
-@dataclass(frozen=True)
-class ByStream:
+@dataclass(frozen=True, repr=False)
+class ByStream(Result):
     """The variation of runs when one random stream follows the run seed and the others are fixed."""
 
     metric: str

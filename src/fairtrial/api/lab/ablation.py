@@ -20,6 +20,7 @@ from fairtrial.core.cautions import IDENTICAL_ROWS
 from fairtrial.core.errors import InvalidOptions, RunsFailed
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.results import Result
 from fairtrial.plan.ablations import FULL, Removed, check_components, removals, variant_of, variants_without
 from fairtrial.plan.cells import resolve
 from fairtrial.plan.study import Study, read_mapping
@@ -61,8 +62,8 @@ class AblationRow:
         }
 
 
-@dataclass(frozen=True)
-class Ablation:
+@dataclass(frozen=True, repr=False)
+class Ablation(Result):
     """The full model first, then one row per set of removed components."""
 
     study: str

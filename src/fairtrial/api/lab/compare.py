@@ -18,6 +18,7 @@ from fairtrial.core.devices import GIGABYTE
 from fairtrial.core.errors import InvalidOptions, RunsFailed, unknown
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Verdict
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.results import Result
 from fairtrial.core.runs import Run, Status
 from fairtrial.plan.cells import resolve
 from fairtrial.plan.study import Study
@@ -57,8 +58,8 @@ class Strategy:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class StrategyComparison:
+@dataclass(frozen=True, repr=False)
+class StrategyComparison(Result):
     """Strategies, best first, and the comparisons of all pairs, judged as one family."""
 
     study: str

@@ -34,6 +34,7 @@ from fairtrial.core.cautions import (
 from fairtrial.core.errors import InvalidOptions, RunsFailed, UserError
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.results import Result
 from fairtrial.core.specs import confirmation_seeds, split_and_quantity
 from fairtrial.plan.cells import name_of, resolve
 from fairtrial.plan.grids import GridAxis, GridPoint, beyond, defaults_of, lay_out, parse_axis, span
@@ -93,8 +94,8 @@ class Confirmation:
         }
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, repr=False)
+class Sweep(Result):
     """A finished sweep. `best` is the selection estimate; `confirmation` the unbiased one, if requested."""
 
     kind: str

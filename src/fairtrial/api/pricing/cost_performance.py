@@ -15,6 +15,7 @@ from fairtrial.api.running.recomputing import FROM_SERIES_AND_TIMES, Recomputabl
 from fairtrial.api.running.recording import recorded, unrecorded
 from fairtrial.core.cautions import CONVERTED_HOURS, NOT_FITTING
 from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.core.results import Result
 from fairtrial.costs.analysis import CostPerformanceAnalysis
 from fairtrial.costs.cost import CostModel, Priced
 from fairtrial.costs.frontier import Frontier, OptimizationTarget, corner_of
@@ -24,8 +25,8 @@ from fairtrial.record.store import Store
 from fairtrial.stats.sweeps import mean_of
 
 
-@dataclass(frozen=True)
-class CostPerformance:
+@dataclass(frozen=True, repr=False)
+class CostPerformance(Result):
     """Every configuration priced on one card, with the Pareto frontier of the objectives."""
 
     model: CostModel

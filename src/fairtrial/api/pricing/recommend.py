@@ -31,6 +31,7 @@ from fairtrial.core.deprecation import renamed_attribute
 from fairtrial.core.directions import settle
 from fairtrial.core.errors import all_at_once
 from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.core.results import Result
 from fairtrial.costs.analysis import CostPerformanceAnalysis
 from fairtrial.costs.choice import CARD_MEMORY, LIKELY, Candidate, Constraints, Recommendation
 from fairtrial.costs.cost import CostModel
@@ -45,8 +46,8 @@ ANY = "any"
 NEARLY_FULL = 0.9
 
 
-@dataclass(frozen=True)
-class Advice:
+@dataclass(frozen=True, repr=False)
+class Advice(Result):
     """The recommendation, the points that it is based on, and cautions."""
 
     recommendation: Recommendation

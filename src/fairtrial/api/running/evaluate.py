@@ -18,6 +18,7 @@ from fairtrial.core.cautions import REPORT_NOT_FRESH
 from fairtrial.core.errors import StoreError, UserError, all_at_once
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.options import parse_options, result_options
+from fairtrial.core.results import Result
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.core.scores import NORMALIZED, References
 from fairtrial.core.specs import Job
@@ -66,8 +67,8 @@ class CheckpointEvaluation:
         }
 
 
-@dataclass(frozen=True)
-class CheckpointEvaluations:
+@dataclass(frozen=True, repr=False)
+class CheckpointEvaluations(Result):
     """All evaluated checkpoints, and the mean gap between selection and confirmation."""
 
     runs: Sequence[CheckpointEvaluation]

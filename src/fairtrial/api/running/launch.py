@@ -47,6 +47,7 @@ from fairtrial.core.formatting import counted
 from fairtrial.core.options import describe_options, parse_options
 from fairtrial.core.paths import DEPENDENCIES_STUDY
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.results import Result
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.secrets import references
 from fairtrial.core.specs import RunSpec, split_and_quantity
@@ -81,8 +82,8 @@ CPU = "cpu"
 MOST_NAMED = 5
 
 
-@dataclass(frozen=True)
-class Launched:
+@dataclass(frozen=True, repr=False)
+class Launched(Result):
     """The state of a study after a launch."""
 
     study: str

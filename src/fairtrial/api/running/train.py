@@ -29,6 +29,7 @@ from fairtrial.core.errors import RunsFailed, UserError
 from fairtrial.core.paths import ADHOC_STUDY, DEPENDENCIES_STUDY, RunPaths, check_name
 from fairtrial.core.private_files import open_to_append
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.results import Result
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.secrets import conceal
 from fairtrial.core.specs import FIXED_SEEDS, Job, RunSpec
@@ -45,8 +46,8 @@ from fairtrial.record.store import Store, open_store
 Observing = Callable[[RunSpec], Sequence[Observer]]
 
 
-@dataclass(frozen=True)
-class Trained:
+@dataclass(frozen=True, repr=False)
+class Trained(Result):
     """A run, and whether it was already complete."""
 
     run: Run

@@ -14,6 +14,7 @@ from typing import Any
 
 from fairtrial.core.errors import StoreError, UserError, unknown
 from fairtrial.core.paths import RunPaths, run_id
+from fairtrial.core.results import Result
 from fairtrial.core.runs import Status
 from fairtrial.record.claims import is_launching
 from fairtrial.record.heartbeat import read_heartbeat
@@ -62,8 +63,8 @@ class CellState:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class StudyState:
+@dataclass(frozen=True, repr=False)
+class StudyState(Result):
     """A snapshot of all cells of a study."""
 
     study: str
