@@ -2,7 +2,7 @@
 
     >>> import fairtrial
     >>> print(fairtrial.compare([0.81, 0.80, 0.83, 0.79], [0.85, 0.83, 0.88, 0.84], paired=True))  # doctest: +ELLIPSIS
-    candidate is better than control: +0.0425 [+0.0289, +0.0561], +5.3 % ...
+    candidate is better than control: +0.0425 [+0.0273, +0.0577], +5.3 % ...
 
 Names are imported on first use, so that `import fairtrial` is fast. The public names:
 """

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairtrial.core.errors import UserError
+from fairtrial.core.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,6 +38,8 @@ class View:
     show: str
     rows: Callable[[Any], Iterable[Row]]
     draw: str | None = None
+    page: Callable[[Any], Iterable[Row]] | None = None
+    """Rows for people, rounded; None: the same as `rows`."""
 
 
 def _lookup(reference: str) -> Callable[..., Any]:
@@ -92,12 +95,14 @@ VIEWS: Mapping[str, View] = {
         "fairtrial.cli._verdict_text:show_analysis",
         _rows_by("fairtrial.cli._verdict_text:row_of", lambda result: [*result.comparisons, *result.secondary]),
         "fairtrial.api.comparing.plots:main_chart",
+        _rows_by("fairtrial.cli._verdict_text:page_row_of", lambda result: [*result.comparisons, *result.secondary]),
     ),
     "PublishedAnalysis": View("fairtrial.cli._published_text:show_published", _published_rows),
     "Comparison": View(
         "fairtrial.cli._results:_show_sentence",
         _rows_by("fairtrial.cli._verdict_text:row_of", lambda result: [result]),
         "fairtrial.api.comparing.plots:comparison_chart",
+        _rows_by("fairtrial.cli._verdict_text:page_row_of", lambda result: [result]),
     ),
     "Estimate": View("fairtrial.cli._results:_show_sentence", lambda result: [_without_nested(result.to_dict())]),
     "Sweep": View(
@@ -151,7 +156,15 @@ def text(result: Any) -> str:
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if is_terminal else WIDTH
     target = io.StringIO()
-    console = SafeConsole(file=target, no_color=True, width=width, soft_wrap=not is_terminal)
+    # In a notebook, Rich would display each line there in place of writing it.
+    console = SafeConsole(
+        file=target,
+        width=width,
+        soft_wrap=not is_terminal,
+        color_system=None,
+        force_terminal=False,
+        force_jupyter=False,
+    )
     _show(console, result)
     return "\n".join(line.rstrip() for line in target.getvalue().splitlines()).strip("\n")
 
@@ -173,7 +186,7 @@ def headline(result: Any) -> str:
     """Return the result's own headline, or the first line of its report that is not a title's underline."""
     own = getattr(result, "headline", None)
     if isinstance(own, str):
-        return own
+        return visible(own)
     lines = [line.strip() for line in text(result).splitlines()]
     return next((line for line in lines if line), "empty")
 
@@ -186,7 +199,9 @@ def html(result: Any) -> str:
     from fairtrial.report.fragment import fragment
 
     cautions = [*_cautions_of(result), *(c for each in getattr(result, "comparisons", ()) for c in _cautions_of(each))]
-    return fragment(headline(result), rows(result), cautions, text(result))
+    view = _view(result)
+    shown = [dict(row) for row in (view.page or view.rows)(result)]
+    return fragment(headline(result), shown, cautions, text(result))
 
 
 def _cautions_of(result: Any) -> Sequence[Mapping[str, str]]:

@@ -47,7 +47,11 @@ class Priced:
 
 @dataclass(frozen=True, repr=False)
 class CostModel(Result):
-    """Prices points on one card. `local` is this machine's calibration, for hours that were measured here."""
+    """Prices points on one card. `local` is this machine's calibration, for hours that were measured here.
+
+    >>> fairtrial.CostModel.a100_80gb()
+    <CostModel: a100-80gb at $3.00 per hour, 80 GB>
+    """
 
     card: Card
     table: PriceTable = BUILT_IN

@@ -59,7 +59,10 @@ class ImpossibleFigure(FairtrialError):
 
 @dataclass(frozen=True, repr=False)
 class Bench(Result):
-    """Result of a measurement, computed from the steady steps."""
+    """Result of a measurement, computed from the steady steps.
+
+    >>> fairtrial.bench("classify", {"steps": 50}).sufficient  # doctest: +SKIP
+    """
 
     recipe: str
     options: Mapping[str, Any]
@@ -200,7 +203,10 @@ def _plain(value: Any) -> Any:
 
 @recorded("bench")
 def bench(recipe: str, options: Mapping[str, Any] | None = None, terms: BenchTerms | None = None) -> Bench:
-    """Take real training steps and measure what they cost. The run is deleted afterwards."""
+    """Take real training steps and measure what they cost. The run is deleted afterwards.
+
+    >>> fairtrial.bench("classify", {"steps": 50})  # doctest: +SKIP
+    """
     terms = terms or BenchTerms()
     if terms.trace_dir is not None:
         check_folder(terms.trace_dir)

@@ -69,7 +69,10 @@ def bench_variants(
     rounds: int = ROUNDS,
     margin: float = MARGIN,
 ) -> SpeedPair:
-    """Time two sets of options alternately in one process. If batch sizes differ, compare time per example."""
+    """Time two sets of options alternately in one process. If batch sizes differ, compare time per example.
+
+    >>> fairtrial.bench_variants("classify", {"as given": {}, "wide": {"width": 64}})  # doctest: +SKIP
+    """
     terms = terms or BenchTerms()
     _check(variants, rounds, margin)
     with hidden_runs(recipe, options, terms) as runs:
@@ -105,7 +108,10 @@ def bench_revisions(
     rounds: int = REVISION_ROUNDS,
     margin: float = MARGIN,
 ) -> SpeedPair:
-    """Time the code of two revisions alternately, each time in a separate process."""
+    """Time the code of two revisions alternately, each time in a separate process.
+
+    >>> fairtrial.bench_revisions("classify", ("main", "HEAD"))  # doctest: +SKIP
+    """
     terms = terms or BenchTerms()
     terms.check()
     _check(revisions, rounds, margin)

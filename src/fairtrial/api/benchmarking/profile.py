@@ -51,7 +51,11 @@ JUDGED_POSITIONS = 64
 
 @dataclass(frozen=True)
 class ProfileTerms:
-    """Settings of a measurement. The options of the game and the training are passed separately."""
+    """Settings of a measurement. The options of the game and the training are passed separately.
+
+    >>> fairtrial.ProfileTerms(name="first", steps=5).steps
+    5
+    """
 
     name: str | None = None
     steps: int | None = None
@@ -75,7 +79,10 @@ class ProfileTerms:
 
 @dataclass(frozen=True, repr=False)
 class Profile(Result):
-    """A snapshot that was written, and its location."""
+    """A snapshot that was written, and its location.
+
+    >>> fairtrial.profile("rollout", terms=fairtrial.ProfileTerms(name="first", smoke=True)).place  # doctest: +SKIP
+    """
 
     document: Mapping[str, Any]
     place: ProfilePaths
@@ -86,7 +93,10 @@ class Profile(Result):
 
 @recorded("profile")
 def profile(mode: Mode, options: Mapping[str, Any] | None = None, terms: ProfileTerms | None = None) -> Profile:
-    """Measure rollouts, updates on rollouts, or both together, and save the result under a name."""
+    """Measure rollouts, updates on rollouts, or both together, and save the result under a name.
+
+    >>> fairtrial.profile("rollout", terms=fairtrial.ProfileTerms(name="first", smoke=True))  # doctest: +SKIP
+    """
     terms = terms or ProfileTerms()
     if mode not in MODES:
         raise UserError(f"unknown profile mode '{mode}'", hint=f"Choose from {', '.join(MODES)}.")

@@ -26,7 +26,11 @@ REQUIREMENTS = ("better", "not-worse", "equivalent")
 
 @dataclass(frozen=True)
 class Question:
-    """The question to answer with the runs. None means the value from the study, or the default."""
+    """The question to answer with the runs. None means the value from the study, or the default.
+
+    >>> fairtrial.analyze("demo", question=fairtrial.Question(metrics=["eval_accuracy"], alpha=0.01)).metric
+    'eval_accuracy'
+    """
 
     metrics: Sequence[str] = ()
     direction: str | None = None
@@ -133,7 +137,11 @@ class ComparisonsOnView:
 
 @dataclass(frozen=True, repr=False)
 class Analysis(Result):
-    """The result of an analysis: the verdicts and the data behind them."""
+    """The result of an analysis: the verdicts and the data behind them.
+
+    >>> fairtrial.analyze("demo").metric
+    'report_accuracy'
+    """
 
     source: str
     metric: str

@@ -62,7 +62,10 @@ def variance_by_stream(
     window: SummaryRule | None = None,
     store: str | os.PathLike[str] | None = None,
 ) -> ByStream:
-    """Rank random streams by their noise, from variants that differ only in the streams they fix."""
+    """Rank random streams by their noise, from variants that differ only in the streams they fix.
+
+    >>> fairtrial.variance_by_stream(["streams"])  # doctest: +SKIP
+    """
     if not 0.5 < level < 1:
         raise InvalidOptions(f"level must lie between 0.5 and 1, not {level!r}")
     references = [runs] if isinstance(runs, str) else list(runs)

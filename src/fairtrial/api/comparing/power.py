@@ -153,6 +153,9 @@ def power(
 
     The noise is `sd`, or it is measured in earlier runs: `pilot` names runs in a store; `source` names result files,
     from which `variant` selects one or two variants. The effect in a pilot is never used for planning.
+
+    >>> fairtrial.power(sesoi=0.01, sd=0.01, design="paired")
+    <Plan: 10 seeds per variant to detect a difference of 0.0100 (paired, two-sided, α = 0.05, power 80 %): 20 runs.>
     """
     pilot = [pilot] if isinstance(pilot, str) else list(pilot)
     variants = [variant] if isinstance(variant, str) else list(variant)

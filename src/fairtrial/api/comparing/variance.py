@@ -107,7 +107,11 @@ def variance(
     seed: int = 0,
     store: str | os.PathLike[str] | None = None,
 ) -> Variance:
-    """Compute how many seeds bring the half-width of the mean's interval to the threshold, for area and slope."""
+    """Compute how many seeds bring the half-width of the mean's interval to the threshold, for area and slope.
+
+    >>> fairtrial.variance(["demo:base"]).variant
+    'base'
+    """
     if threshold is not None and threshold_abs is not None:
         raise UserError("--threshold and --threshold-abs cannot be combined; pass one of them")
     relative = threshold_abs is None

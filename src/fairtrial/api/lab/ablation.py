@@ -64,7 +64,10 @@ class AblationRow:
 
 @dataclass(frozen=True, repr=False)
 class Ablation(Result):
-    """The full model first, then one row per set of removed components."""
+    """The full model first, then one row per set of removed components.
+
+    >>> fairtrial.ablation(["temperature"]).baseline  # doctest: +SKIP
+    """
 
     study: str
     metric: str
@@ -115,6 +118,8 @@ def ablation(
     The base is the combined strategy on a student that has spatial maps. `base`, a mapping of options or a YAML file
     with one, overrides these defaults, and `options` overrides both. `also` names combinations (`a+b`); `all_pairs` and
     `factorial` remove several components at once, which gives interactions.
+
+    >>> fairtrial.ablation(["temperature"], options={"steps": 50})  # doctest: +SKIP
     """
     terms = terms or LabConfig(runs=RUNS)
     plan = _lay_out_study(

@@ -63,7 +63,10 @@ class Strategy:
 
 @dataclass(frozen=True, repr=False)
 class StrategyComparison(Result):
-    """Strategies, best first, and the comparisons of all pairs, judged as one family."""
+    """Strategies, best first, and the comparisons of all pairs, judged as one family.
+
+    >>> fairtrial.compare_strategies(["kd", "mse"]).significant  # doctest: +SKIP
+    """
 
     study: str
     metric: str
@@ -132,6 +135,8 @@ def compare_strategies(
 
     Time and tensor memory are measured on runs in their own process. `compute_matched` adds a second baseline that
     trains as long as the slowest strategy took.
+
+    >>> fairtrial.compare_strategies(["kd", "mse"]).best  # doctest: +SKIP
     """
     terms = terms or LabConfig(runs=RUNS)
     study = as_registered(plan_compare(strategies, options=options, family=family, terms=terms), terms.plan)

@@ -27,7 +27,15 @@ from fairtrial.stats.sweeps import mean_of
 
 @dataclass(frozen=True, repr=False)
 class CostPerformance(Result):
-    """Every configuration priced on one card, with the Pareto frontier of the objectives."""
+    """Every configuration priced on one card, with the Pareto frontier of the objectives.
+
+    >>> import pathlib
+    >>> points = pathlib.Path("points.json")
+    >>> _ = points.write_text(
+    ...     '[{"name": "small", "hours": 1, "accuracy": 0.8, "memory": 4, "device": "t4"}]')
+    >>> fairtrial.cost_performance(fairtrial.Source(configs="points.json"), gpu="t4").model.card.name
+    't4'
+    """
 
     model: CostModel
     frontier: Frontier
@@ -103,7 +111,15 @@ def cost_performance(
     terms: LabConfig | None = None,
     today: date | None = None,
 ) -> CostPerformance:
-    """Price the configurations of a source on a card; `reference` is the reference point for the hypervolume."""
+    """Price the configurations of a source on a card; `reference` is the reference point for the hypervolume.
+
+    >>> import pathlib
+    >>> points = pathlib.Path("points.json")
+    >>> _ = points.write_text(
+    ...     '[{"name": "small", "hours": 1, "accuracy": 0.8, "memory": 4, "device": "t4"}]')
+    >>> fairtrial.cost_performance(fairtrial.Source(configs="points.json"), gpu="t4").rows()[0]["cost"]
+    0.5
+    """
     terms, today = terms or LabConfig(), today or date.today()
     check_terms(terms)
     gathered = gather_points(source or Source(), terms, today, gpu, lambda: _check_asked(objectives, reference))

@@ -48,7 +48,16 @@ NEARLY_FULL = 0.9
 
 @dataclass(frozen=True, repr=False)
 class Advice(Result):
-    """The recommendation, the points that it is based on, and cautions."""
+    """The recommendation, the points that it is based on, and cautions.
+
+    >>> import pathlib
+    >>> points = pathlib.Path("points.json")
+    >>> _ = points.write_text(
+    ...     '[{"name": "small", "hours": 1, "accuracy": 0.8, "memory": 4, "device": "t4"}]')
+    >>> fairtrial.recommend(
+    ...     fairtrial.Source(configs="points.json"), fairtrial.Constraints(max_cost=0.1), gpu="t4").feasible
+    False
+    """
 
     recommendation: Recommendation
     gathered: Points
@@ -131,7 +140,16 @@ def recommend(
     terms: LabConfig | None = None,
     today: date | None = None,
 ) -> Advice:
-    """Find the best configuration that meets the constraints on a card, or on any card with `gpu="any"`."""
+    """Find the best configuration that meets the constraints on a card, or on any card with `gpu="any"`.
+
+    >>> import pathlib
+    >>> points = pathlib.Path("points.json")
+    >>> _ = points.write_text(
+    ...     '[{"name": "small", "hours": 1, "accuracy": 0.8, "memory": 4, "device": "t4"}]')
+    >>> fairtrial.recommend(
+    ...     fairtrial.Source(configs="points.json"), fairtrial.Constraints(max_cost=5), gpu="t4").feasible
+    True
+    """
     terms, today, constraints = terms or LabConfig(), today or date.today(), constraints or Constraints()
     check_terms(terms)
     source, several = source or Source(), gpu.lower() == ANY

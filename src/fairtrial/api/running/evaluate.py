@@ -69,7 +69,11 @@ class CheckpointEvaluation:
 
 @dataclass(frozen=True, repr=False)
 class CheckpointEvaluations(Result):
-    """All evaluated checkpoints, and the mean gap between selection and confirmation."""
+    """All evaluated checkpoints, and the mean gap between selection and confirmation.
+
+    >>> len(fairtrial.evaluate(["demo/base.seed1072", "demo/new.seed1072"]).runs)
+    2
+    """
 
     runs: Sequence[CheckpointEvaluation]
     gap: Estimate | None
@@ -97,6 +101,9 @@ def evaluate(
     """Re-evaluate checkpoints of runs and store each result with its run.
 
     With `confirm`, evaluate on held-out episodes or data, and compare with the value that selected the checkpoint.
+
+    >>> fairtrial.evaluate(["demo/base.seed1072"]).runs[0].checkpoint
+    'best'
     """
     if episodes is not None and episodes < 1:
         raise UserError(f"episodes must be at least 1, not {episodes}")

@@ -84,7 +84,13 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True, repr=False)
 class Launched(Result):
-    """The state of a study after a launch."""
+    """The state of a study after a launch.
+
+    >>> study = fairtrial.Study(
+    ...     study="demo", recipe="fake", variants={"base": {}, "new": {"effect": 0.1}}, options={"steps": 20}, seeds=4)
+    >>> [arm.completed for arm in fairtrial.launch(study).arms]
+    [4, 4]
+    """
 
     study: str
     store: str
@@ -177,6 +183,11 @@ def launch(
 
     A registered study runs with its registered seeds and options. The caller sees the returned differences, so the
     study records an interim look, as it does for `analyze`.
+
+    >>> study = fairtrial.Study(
+    ...     study="demo", recipe="fake", variants={"base": {}, "new": {"effect": 0.1}}, options={"steps": 20}, seeds=4)
+    >>> len(fairtrial.launch(study).runs)
+    8
     """
     return _with_look_labels(*_fill(study, store, terms or ExecutionPolicy()))
 

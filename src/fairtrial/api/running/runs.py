@@ -58,6 +58,9 @@ def list_runs(
     """Return one row per run, newest first, filtered. Conditions look like `learning_rate>0.01` or `seed=1072`.
 
     Names are looked up in the row, then in the options, then in the final metric values.
+
+    >>> fairtrial.list_runs(study="demo", variant="base")
+    <RunList: 4 runs: 4 completed>
     """
     if status is not None and status not in list(Status):
         raise UsageError(unknown("status", status, list(Status)))
@@ -99,7 +102,11 @@ class Shown:
 
 
 def show_run(reference: str, *, store: StoreLocation = None, lines: int = 10) -> Shown:
-    """Return a run with its metrics and log. For a damaged run: the intact parts, and why it is damaged."""
+    """Return a run with its metrics and log. For a damaged run: the intact parts, and why it is damaged.
+
+    >>> fairtrial.show_run("demo/base.seed1072").run.name
+    'demo/base.seed1072'
+    """
     run = _existing(store).find(reference)
     brief: dict[str, Any] = {}
     if run.status is not Status.DAMAGED:
@@ -221,6 +228,9 @@ def export_runs(
     """Yield one row per metric value of the chosen runs, for other tools to read.
 
     A damaged run yields one row with that status and no metric; `damaged` is called with its name and the reason.
+
+    >>> sorted(next(iter(fairtrial.export_runs(["demo/base.seed1072"]))))[:3]
+    ['attempt', 'metric', 'run']
     """
     for run in sorted(_existing(store).match(references), key=lambda run: run.name):
         try:
@@ -261,6 +271,9 @@ def query(
     """Query the store with SQL. Tables: `runs` (one row per run) and `metrics` (one row per value).
 
     Damaged runs have no metrics; `damaged` is called with the name of each and the reason.
+
+    >>> fairtrial.query("select count(*) as n from runs where study = 'demo'")[1]
+    [(8,)]
     """
     from fairtrial.record.sql import run_query
 

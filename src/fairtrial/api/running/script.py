@@ -66,6 +66,12 @@ def run(
     their directions, `max` or `min`. Without them, the metric's name decides (a loss should be low), and a name that
     does not imply a direction is an error.
     Values in `config` that look like credentials, and those that `secrets` names, are not recorded.
+
+    >>> with fairtrial.run(study="mine", variant="base", seed=1) as run:
+    ...     run.log(1, loss=0.5)
+    ...     run.log({"loss": 0.4}, step=2)
+    >>> run.metadata.status
+    'completed'
     """
     for name, given in (("best_mode", best_mode), ("direction", direction)):
         if given is not None:

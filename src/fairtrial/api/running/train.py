@@ -48,7 +48,11 @@ Observing = Callable[[RunSpec], Sequence[Observer]]
 
 @dataclass(frozen=True, repr=False)
 class Trained(Result):
-    """A run, and whether it was already complete."""
+    """A run, and whether it was already complete.
+
+    >>> fairtrial.train("fake", {"steps": 20}, study="demo", variant="base", seed=1072).already_done
+    True
+    """
 
     run: Run
     already_done: bool
@@ -84,6 +88,9 @@ def train(
 
     In a registered study, `seed` must be a registered one; the default is the first of them. `secrets` are names of
     options, placeholders, flags or environment variables whose values are never recorded.
+
+    >>> print(fairtrial.train("fake", {"steps": 5}).run.status)
+    completed
     """
     place = Store.at(store)
     place.check_writable()
@@ -123,6 +130,9 @@ def resume(
     """Resume an interrupted run from its last checkpoint, with its original options.
 
     If `recipe` is given, a run of another recipe is an error.
+
+    >>> fairtrial.resume("demo/base.seed1072").already_done
+    True
     """
     run = require_existing(open_store(store), reference)
     if recipe is not None and recipe not in (run.metadata.recipe, run.metadata.recipe_file):

@@ -65,7 +65,11 @@ class CellState:
 
 @dataclass(frozen=True, repr=False)
 class StudyState(Result):
-    """A snapshot of all cells of a study."""
+    """A snapshot of all cells of a study.
+
+    >>> fairtrial.watch_study("demo").counts
+    {'completed': 8}
+    """
 
     study: str
     cells: Sequence[CellState]
@@ -118,7 +122,11 @@ def _left(cell: CellState, typical: float) -> float:
 
 
 def watch_study(study: str, *, store: StoreLocation = None) -> StudyState:
-    """Return the current state of a study: its planned cells and any other runs in the store."""
+    """Return the current state of a study: its planned cells and any other runs in the store.
+
+    >>> fairtrial.watch_study("demo").over
+    True
+    """
     place = open_store(store, study)
     try:
         plan, problem = load_plan(place, study), None
