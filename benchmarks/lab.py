@@ -13,7 +13,7 @@ from statistics import mean
 
 from benchmarks.figures import Figure, at_least, at_most, exactly
 from benchmarks.measure import in_a_process
-from fairtrial import LabConfig, Study, alpha_sweep, compare, launch, temperature_sweep
+from fairtrial import LabConfig, Study, alpha_sweep, compare_strategies, launch, temperature_sweep
 from fairtrial.core.options import parse_options
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status
@@ -72,7 +72,7 @@ def _set_of(store: Path) -> list[Figure]:
 
 
 def _strategies(store: Path) -> list[Figure]:
-    found = compare(terms=LabConfig(runs=5, store=store))
+    found = compare_strategies(terms=LabConfig(runs=5, store=store))
     figures = []
     for each in found.strategies:
         low, high = each.accuracy.low, each.accuracy.high

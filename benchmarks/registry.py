@@ -46,6 +46,7 @@ from benchmarks import (
     target_and_covariate,
     task_inference,
     uneven_logging,
+    wheel,
 )
 from benchmarks.figures import Figure
 
@@ -103,5 +104,6 @@ BENCHMARKS = {
     "task_inference": Benchmark(task_inference.TITLE, task_inference.measure, step=11),
     "family_rule": Benchmark(family_rule.TITLE, family_rule.measure, step=11),
     "documented_lines": Benchmark(documented_lines.TITLE, documented_lines.measure, step=12, slow=True),
+    "wheel": Benchmark(wheel.TITLE, wheel.measure, step=15, slow=True),
     "reading": Benchmark(reading.TITLE, reading.measure, step=16),
 }

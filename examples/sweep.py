@@ -15,7 +15,7 @@ grid = fairtrial.sweep("classify", ["learning_rate=log:1e-3:1e-1:5"], options={"
 print(f"best learning rate {grid.best_param}")
 
 terms = fairtrial.LabConfig(runs=2)
-strategies = fairtrial.compare(["kd"], options={**SMALL, "student": "mlp"}, terms=terms)
+strategies = fairtrial.compare_strategies(["kd"], options={**SMALL, "student": "mlp"}, terms=terms)
 for each in strategies.strategies:
     print(f"{each.name}: {each.accuracy.value:.3f} in {each.time_s:.1f} s")
 

@@ -370,6 +370,7 @@ def test_a_judgment_that_is_taken_away_is_noticed() -> None:
 
 READERS = ("record", "readers", "research", "api", "core", "jobs")
 OWN_FILES = {
+    "core/results.py:chart": "a chart that it has just drawn",
     "api/running/detach.py:_last_words": "what a process printed that was started here",
     "api/running/detach.py:_move_output": "what a process printed that was started here",
     "api/evidence/export.py:export": "files of a bundle that it has just made",

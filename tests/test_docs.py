@@ -39,7 +39,7 @@ def test_examples_run(script: str, with_data: Store, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", ["stats.md", "costs.md", "lab.md", "sync.md", "plugins.md"])
+@pytest.mark.parametrize("page", ["stats.md", "costs.md", "lab.md", "sync.md", "plugins.md", "howto/python.md"])
 def test_python_in_the_pages_runs(with_data: Store, tmp_path: Path, page: str) -> None:
     """What these pages show can be copied and run."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)

@@ -59,7 +59,7 @@ def test_showing_a_run_needs_neither_numpy_nor_pydantic(tmp_path: Path) -> None:
     code = (
         "import fairtrial\n"
         f"run = fairtrial.run(study='s', variant='v', seed=1, store={str(tmp_path)!r})\n"
-        "run.log(1, loss=0.5)\nrun.save(1, {})\nrun.close()\n"
+        "run.log(1, loss=0.5)\nrun.save(1, {})\nrun.release()\n"
         f"with fairtrial.run(study='s', variant='v', seed=1, store={str(tmp_path)!r}) as run:\n"
         "    run.resume()\n    run.log(2, loss=0.25)\n"
     )

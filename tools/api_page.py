@@ -15,19 +15,8 @@ from typing import Any
 
 import pydantic
 
+from fairtrial.public_names import PUBLIC_NAMES
 from tools.markdown_text import NOTICE, code, plain, table
-
-GROUPS = {
-    "Run and record": ("fairtrial.api.running", "fairtrial.plan"),
-    "Compare": ("fairtrial.api.comparing", "fairtrial.stats", "fairtrial.record", "fairtrial.core.findings",
-                "fairtrial.core.printed"),
-    "Sweeps, strategies and ablations": ("fairtrial.api.lab",),
-    "Prices and choices": ("fairtrial.api.pricing", "fairtrial.costs"),
-    "Step times, profiles and checks": ("fairtrial.api.benchmarking",),
-    "Evidence": ("fairtrial.api.evidence",),
-    "Other": ("fairtrial",),
-}  # fmt: skip
-"""Headings, and the modules whose names stand below them; the first that fits."""
 
 FOR_AUTHORS = {
     "fairtrial.plugins": "What authors of plug-ins import.",
@@ -45,8 +34,9 @@ def api_page() -> str:
     parts = [
         NOTICE,
         "# The Python API\n",
-        "Every command has a function. It returns an object; most of them have `to_dict()`, which gives what the "
-        "command prints with `--format json`. Import from `fairtrial`:\n",
+        "Every command has a function. It returns a result, which prints as the text of the command, displays in "
+        "notebooks, and has `to_dict()`, `to_pandas()` and `to_polars()`: see "
+        "[From Python and notebooks](howto/python.md). Import from `fairtrial`:\n",
         "```python\nimport fairtrial\n```\n",
     ]
     groups = _grouped(names)
@@ -60,20 +50,7 @@ def api_page() -> str:
 
 
 def _grouped(names: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    groups: dict[str, dict[str, Any]] = {}
-    for heading, homes in GROUPS.items():
-        taken = {name for group in groups.values() for name in group}
-        members = {name: value for name, value in names.items() if name not in taken and _home(value).startswith(homes)}
-        if members:
-            # Functions first: they are what people look for, and the classes are what they take and return.
-            groups[heading] = dict(
-                sorted(members.items(), key=lambda item: (inspect.isclass(item[1]), item[0].lower()))
-            )
-    return groups
-
-
-def _home(value: Any) -> str:
-    return f"{value.__module__}."
+    return {heading: {name: names[name] for name in group} for heading, group in PUBLIC_NAMES.items()}
 
 
 def _module(module: str, purpose: str) -> Iterator[str]:
@@ -123,7 +100,13 @@ def _docstring(value: Any) -> str:
         return ""
     if dataclasses.is_dataclass(value) and text.startswith(f"{getattr(value, '__name__', '')}("):
         return ""  # made by dataclass from the signature
-    return "".join(part if part.startswith("`") else plain(part) for part in re.split(r"(`[^`]*`)", text))
+    prose, example, rest = text.partition(">>> ")
+    shown = "".join(part if part.startswith("`") else plain(part) for part in re.split(r"(`[^`]*`)", prose))
+    if not example:
+        return shown
+    # Instructions for the tests are not part of what a reader types.
+    session = re.sub(r" *# doctest: \+\w+", "", f"{example}{rest}")
+    return f"{shown}```pycon\n{session}\n```"
 
 
 def _section(name: str, value: Any, names: dict[str, Any]) -> Iterator[str]:

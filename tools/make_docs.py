@@ -225,6 +225,8 @@ def schema_pages() -> Iterator[Page]:
         ),
     }
     for name, (title, schema) in models.items():
+        if "description" in schema:  # examples in Python do not belong in a schema
+            schema["description"] = schema["description"].partition("\n\n>>>")[0]
         yield f"schemas/{name}.json", schema_page(title, schema)
 
 

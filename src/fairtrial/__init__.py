@@ -1,6 +1,10 @@
 """Fairtrial tells you whether a change to your training made it better: how surely, how fast, and at what cost.
 
-Names are imported on first use, so that `import fairtrial` is fast.
+    >>> import fairtrial
+    >>> print(fairtrial.compare([0.81, 0.80, 0.83, 0.79], [0.85, 0.83, 0.88, 0.84], paired=True))  # doctest: +ELLIPSIS
+    candidate is better than control: +0.0425 [+0.0273, +0.0577], +5.3 % ...
+
+Names are imported on first use, so that `import fairtrial` is fast. The public names:
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from fairtrial.public_names import PUBLIC_NAMES, overview
 from fairtrial.version import __version__
 
 if TYPE_CHECKING:
@@ -62,95 +67,7 @@ if TYPE_CHECKING:
     from fairtrial.stats.summaries import SummaryRule
     from fairtrial.stats.target import compare_to_target
 
-_HOMES = {
-    "run": "fairtrial.api.running.script",
-    "train": "fairtrial.api.running.train",
-    "resume": "fairtrial.api.running.train",
-    "Trained": "fairtrial.api.running.train",
-    "launch": "fairtrial.api.running.launch",
-    "ExecutionPolicy": "fairtrial.launch.policy",
-    "Launched": "fairtrial.api.running.launch",
-    "detach": "fairtrial.api.running.detach",
-    "Detached": "fairtrial.api.running.detach",
-    "evaluate": "fairtrial.api.running.evaluate",
-    "CheckpointEvaluations": "fairtrial.api.running.evaluate",
-    "list_runs": "fairtrial.api.running.runs",
-    "show_run": "fairtrial.api.running.runs",
-    "export_runs": "fairtrial.api.running.runs",
-    "query": "fairtrial.api.running.runs",
-    "watch_study": "fairtrial.api.running.watch",
-    "StudyState": "fairtrial.api.running.watch",
-    "analyze": "fairtrial.api.comparing.analyze",
-    "analyze_by_plan": "fairtrial.api.evidence.preregistered_analysis",
-    "preregister": "fairtrial.api.evidence.preregister",
-    "Intent": "fairtrial.api.evidence.preregister",
-    "Analysis": "fairtrial.api.comparing.analysis",
-    "Question": "fairtrial.api.comparing.analysis",
-    "sweep": "fairtrial.api.lab.sweep",
-    "temperature": "fairtrial.api.lab.sweep",
-    "temperature_sweep": "fairtrial.api.lab.sweep",
-    "alpha": "fairtrial.api.lab.sweep",
-    "alpha_sweep": "fairtrial.api.lab.sweep",
-    "Sweep": "fairtrial.api.lab.sweep",
-    "compare": "fairtrial.api.lab.compare",
-    "compare_strategies": "fairtrial.api.lab.compare",
-    "StrategyComparison": "fairtrial.api.lab.compare",
-    "ablation": "fairtrial.api.lab.ablation",
-    "Ablation": "fairtrial.api.lab.ablation",
-    "LabConfig": "fairtrial.api.lab.arms",
-    "variance": "fairtrial.api.comparing.variance",
-    "variance_by_stream": "fairtrial.api.comparing.by_stream",
-    "power": "fairtrial.api.comparing.power",
-    "bench": "fairtrial.api.benchmarking.bench",
-    "Bench": "fairtrial.api.benchmarking.bench",
-    "BenchTerms": "fairtrial.api.benchmarking.bench_runs",
-    "bench_variants": "fairtrial.api.benchmarking.bench_pairs",
-    "bench_revisions": "fairtrial.api.benchmarking.bench_pairs",
-    "profile": "fairtrial.api.benchmarking.profile",
-    "Profile": "fairtrial.api.benchmarking.profile",
-    "ProfileTerms": "fairtrial.api.benchmarking.profile",
-    "load_profile": "fairtrial.api.benchmarking.profile_diff",
-    "diff_profiles": "fairtrial.api.benchmarking.profile_diff",
-    "check_profile": "fairtrial.api.benchmarking.profile_diff",
-    "ProfileDiff": "fairtrial.api.benchmarking.profile_diff",
-    "sync": "fairtrial.api.benchmarking.sync",
-    "Sync": "fairtrial.api.benchmarking.sync",
-    "cost_performance": "fairtrial.api.pricing.cost_performance",
-    "CostPerformance": "fairtrial.api.pricing.cost_performance",
-    "recommend": "fairtrial.api.pricing.recommend",
-    "Advice": "fairtrial.api.pricing.recommend",
-    "Source": "fairtrial.api.pricing.points",
-    "CostModel": "fairtrial.costs.cost",
-    "CostPerformanceAnalysis": "fairtrial.costs.analysis",
-    "compute_pareto_frontier": "fairtrial.costs.analysis",
-    "CostPoint": "fairtrial.costs.points",
-    "Constraints": "fairtrial.costs.choice",
-    "compare_samples": "fairtrial.stats.compare",
-    "compare_to_target": "fairtrial.stats.target",
-    "aggregate": "fairtrial.stats.aggregate",
-    "SummaryRule": "fairtrial.stats.summaries",
-    "Columns": "fairtrial.core.readers",
-    "SummaryOptions": "fairtrial.core.printed",
-    "Comparison": "fairtrial.core.findings",
-    "Estimate": "fairtrial.core.findings",
-    "Verdict": "fairtrial.core.findings",
-    "Study": "fairtrial.plan.study",
-    "read_study": "fairtrial.plan.study",
-    "write_study": "fairtrial.api.running.init",
-    "doctor": "fairtrial.api.benchmarking.doctor",
-    "FairtrialError": "fairtrial.core.errors",
-    "init_artifact": "fairtrial.api.evidence.artifact",
-    "add_file": "fairtrial.api.evidence.artifact",
-    "cite": "fairtrial.api.evidence.artifact",
-    "bundle": "fairtrial.api.evidence.bundle",
-    "Bundled": "fairtrial.api.evidence.bundle",
-    "BundleTerms": "fairtrial.api.evidence.bundle",
-    "verify_bundle": "fairtrial.api.evidence.verify_bundle",
-    "CheckedBundle": "fairtrial.api.evidence.verify_bundle",
-    "export": "fairtrial.api.evidence.export",
-    "deposit": "fairtrial.api.evidence.deposit",
-    "Deposit": "fairtrial.api.evidence.deposit",
-}
+_HOMES = {name: known.module for group in PUBLIC_NAMES.values() for name, known in group.items()}
 
 _RENAMED = {
     "Evaluated": "CheckpointEvaluations",
@@ -249,6 +166,13 @@ __all__ = [
     "watch_study",
     "write_study",
 ]
+
+
+__doc__ = f"{__doc__}\n{overview()}\n"
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, "plugins", "testing"})
 
 
 def __getattr__(name: str) -> Any:

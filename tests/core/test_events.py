@@ -181,7 +181,7 @@ def test_the_writer_refuses_an_undeclared_event_in_tests(store: Store) -> None:
     with pytest.raises(UserError, match="'rewound' is not valid"):
         recorder.write_event("rewound", stepp=1)
     assert recorder.paths.events.read_bytes() == before
-    recorder.close()
+    recorder.release()
 
 
 def written_names() -> Iterator[tuple[str, str]]:

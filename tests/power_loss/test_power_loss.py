@@ -115,7 +115,7 @@ def test_a_hole_in_lines_that_were_not_synced_is_taken_out_and_kept(tmp_path: Pa
     synced = recorder.paths.metrics.stat().st_size
     for step in range(5, 200):
         recorder.log(step, loss=1.0, other=2.0)
-    recorder.close()
+    recorder.release()
     whole = recorder.paths.metrics.read_bytes()
     hole = whole[:synced] + bytes(1024) + whole[synced + 1024 :]
     recorder.paths.metrics.write_bytes(hole)

@@ -160,7 +160,7 @@ def make_run(root: Path, tell: Tell) -> None:
     recorder = begun(run_paths(root))
     tell("begun", token_of(recorder.paths))
     train(recorder, tell, until=5)
-    recorder.close()
+    recorder.release()
     finish_run(root, tell)
 
 
@@ -169,7 +169,7 @@ def return_to_best(root: Path, tell: Tell) -> None:
     Store(root / "store").check_writable()
     recorder = begun(run_paths(root))
     train(recorder, tell, until=6, save_last=False)
-    recorder.close()
+    recorder.release()
     finish_run(root, tell)
 
 
@@ -587,7 +587,7 @@ def make_shared_run(root: Path, tell: Tell) -> None:
     metadata.update(metric="accuracy", direction="max", best_metric_name="accuracy", best_metric_mode="max")
     recorder = Recorder.create(paths, metadata, claim)
     train(recorder, tell, until=4)
-    recorder.close()
+    recorder.release()
     write_remote_state(paths, RemoteState(token=7, mine=True, source="7"))
     tell("sent", True)
 

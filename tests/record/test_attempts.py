@@ -44,7 +44,7 @@ def test_a_copied_store_says_the_same(store: Store, tmp_path: Path) -> None:
     assert again.resume() is not None
     for step in range(11, 21):
         again.log(step, x=step)
-    again.close()
+    again.release()
     shutil.copytree(store.root, tmp_path / "copy")
     for root in (store.root, tmp_path / "copy"):
         assert read_series(Store(root).paths.run("adhoc", "v.seed1072"))["x"][0].tolist() == list(range(1, 21))
@@ -60,11 +60,11 @@ def test_a_forked_child_that_ends_does_not_end_the_run(store: Store, tmp_path: P
 def test_a_best_by_another_metric_is_not_the_best(store: Store) -> None:
     first = recorder(store, "acc", "max")
     first.evaluated(1, {"acc": 0.1}, {"w": 1}, save=True)
-    first.close()
+    first.release()
     second = recorder(store, "loss", "min")
     assert second.resume() is not None
     second.evaluated(2, {"loss": 0.4}, {"w": 2})
-    second.close()
+    second.release()
     assert best(store) == ("loss", 0.4, 2)
 
 
@@ -74,14 +74,14 @@ def test_a_resume_goes_back_to_the_best_of_its_checkpoint(store: Store) -> None:
     first.evaluated(5, {"acc": 0.7}, {"w": 5})
     first.save(10, {"w": 10})
     first.evaluated(15, {"acc": 0.9}, {"w": 15})
-    first.close()
+    first.release()
     second = recorder(store)
     assert second.resume() is not None
     assert best(store) == ("acc", 0.7, 5) and second.best_state() == {"w": 5}
     second.evaluated(15, {"acc": 0.6}, {"w": 150})
     assert best(store) == ("acc", 0.7, 5)
     second.evaluated(20, {"acc": 0.8}, {"w": 20})
-    second.close()
+    second.release()
     assert best(store) == ("acc", 0.8, 20)
 
 

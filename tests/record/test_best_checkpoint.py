@@ -84,7 +84,7 @@ def test_a_resumed_run_inherits_its_best() -> None:
     recorder = begin()
     judge(recorder, [0.1, 0.9])
     recorder.save(2, {"weights": 2})
-    recorder.close()  # as if it had been killed
+    recorder.release()  # as if it had been killed
     with begin() as again:
         saved = again.resume()
         assert saved is not None and saved.step == 2
@@ -98,7 +98,7 @@ def test_another_metric_after_a_resume_is_noticed() -> None:
     recorder = begin()
     judge(recorder, [0.1, 0.9])
     recorder.save(2, {"weights": 2})
-    recorder.close()
+    recorder.release()
     with record(seed=1, best_metric="eval_renamed", best_mode="max", variant="v") as again:
         assert again.resume() is not None and kept(again) == (None, None)
         assert [caution["code"] for caution in again.metadata["cautions"]] == ["other best metric"]

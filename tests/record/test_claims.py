@@ -120,7 +120,7 @@ def test_a_directory_that_is_gone_is_not_written_to(store: Store, tmp_path: Path
     recorder.paths.root.rename(tmp_path / "elsewhere")
     with pytest.raises(ClaimLost, match="is gone"):
         recorder.log(1, loss=1.0)
-    recorder.close()
+    recorder.release()
 
 
 def test_a_frozen_process_that_wakes_up_finds_its_run_with_another(

@@ -115,15 +115,15 @@ def test_a_program_that_joins_a_run_whose_metrics_were_emptied_starts_over(store
 
     first = fairtrial.run(variant="v", store=store.root, best_metric="acc")
     first.evaluated(1, {"acc": 0.9}, {"w": 1}, save=True)
-    first.close()
+    first.release()
     first.paths.metrics.write_bytes(b"")
     job = fairtrial.run(variant="v", store=store.root, best_metric="acc")
     joined = Recorder.attach(job.paths)
     assert joined.resume() is None
     joined.evaluated(1, {"acc": 0.5}, {"w": 2})
     assert joined.metadata["best_metric_value"] == 0.5
-    joined.close()
-    job.close()
+    joined.release()
+    job.release()
 
 
 def test_a_checkpoint_that_was_taken_back_is_not_gone_on_from_when_events_are_cut_off(store: Store) -> None:
@@ -132,12 +132,12 @@ def test_a_checkpoint_that_was_taken_back_is_not_gone_on_from_when_events_are_cu
     for step in range(1, 11):
         first.log(step, x=step)
     first.save(10, {"w": 1})
-    first.close()
+    first.release()
     events = first.paths.events.read_bytes()
     second = fairtrial.run(variant="v", store=store.root)
     for step in range(1, 4):
         second.log(step, x=step)
-    second.close()
+    second.release()
     first.paths.events.write_bytes(events)
     with fairtrial.run(variant="v", store=store.root) as third:
         saved = third.resume()
@@ -168,7 +168,7 @@ def test_lines_logged_after_a_checkpoint_of_their_own_step_are_kept(store: Store
     first.save(1, {"w": 1})
     first.log(1, report=0.5)
     first.log(2, x=2)
-    first.close()
+    first.release()
     with fairtrial.run(variant="v", store=store.root) as second:
         assert second.resume() is not None
         second.log(2, x=3)
@@ -181,7 +181,7 @@ def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(store: Store) -> Non
     first = fairtrial.run(variant="v", store=store.root)
     first.log(1, x=1)
     first.save(1, {"w": 1})
-    first.close()
+    first.release()
     path = first.paths.step(1)
     old = read_checkpoint(path)
     details = {name: value for name, value in old.details.items() if name != "series"}
@@ -356,7 +356,7 @@ def test_damage_to_a_run_that_was_interrupted_is_noticed(store: Store) -> None:
 
 def test_a_line_that_was_broken_in_two_is_not_put_together(store: Store) -> None:
     run = fairtrial.run(variant="v", store=store.root)
-    run.close()
+    run.release()
     run.paths.metrics.write_bytes(b'{"step":1,"_time":1.0\n"x":1.0}\n')
     with pytest.raises(StoreError, match=r"line 1 of .* is not JSON"):
         read_series(run.paths)
@@ -368,7 +368,7 @@ def test_a_file_without_line_ends_is_not_read_whole(store: Store, monkeypatch: p
 
     monkeypatch.setattr(lines, "LONGEST_LINE_BYTES", 2 << 20)
     run = fairtrial.run(variant="v", store=store.root)
-    run.close()
+    run.release()
     run.paths.metrics.write_bytes(b"x" * (5 << 20) + b"\n")
     with pytest.raises(StoreError, match="a line longer than 2 MB"):
         read_series(run.paths)
@@ -398,7 +398,7 @@ def test_a_line_that_another_process_is_writing_is_not_cut_off(store: Store, mon
 def test_a_damaged_last_line_is_a_sentence(cli: Callable[..., Answer], store: Store) -> None:
     run = fairtrial.run(variant="v", study="s", seed=1, store=store.root)
     run.log(1, x=1.0)
-    run.close()
+    run.release()
     for line in (b'{"step":2,"_time":"later","x":1.0}\n', b"[1]\n", b"nonsense\n"):
         with run.paths.metrics.open("ab") as file:
             file.write(line)

@@ -39,7 +39,7 @@ def whole_life(variant, lines):
         for step in range(1, lines + 1):
             file.write(f'{{"step":{step},"_time":1.0,{values}}}\\n')
     run.save(lines, {"w": 1})
-    run.close()
+    run.release()
     show_run(f"s/{variant}.seed1", store=store)
     with fairtrial.run(study="s", variant=variant, seed=1, store=store) as run:
         assert run.resume().step == lines
@@ -95,11 +95,11 @@ def test_the_newest_lines_are_found_from_the_end(store: Store, cli: Callable[...
     for step in range(1, 4):
         first.log(step, long)
     first.save(3, {"w": 1})
-    first.close()
+    first.release()
     second = fairtrial.run(study="s", variant="v", seed=1, store=store.root)
     assert second.resume() is not None
     second.log(4, x=1.0)
-    second.close()  # not ended: a line that is cut off is no damage then
+    second.release()  # not ended: a line that is cut off is no damage then
     with second.paths.metrics.open("ab") as file:
         file.write(b'{"step":5,"_ti')
     for lines in (0, 1, 2, 3, 4, 10):

@@ -239,7 +239,7 @@ def _deliver_again(paths: RunPaths, receiver: Receiver) -> None:
     sender = OtlpExporter()
     sender.add(recorder, receiver.address)
     sender.settle()
-    recorder.close()
+    recorder.release()
 
 
 def test_a_damaged_note_means_from_the_beginning(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_an_unfinished_line_waits_until_it_is_whole(store: Store, receiver: Rece
     batch = spool.next_batch()
     assert batch is not None and len(batch.lines) == len(lines_of(store))
     assert all(json.loads(line.content) for line in batch.lines)
-    recorder.close()
+    recorder.release()
 
 
 def test_runs_of_a_stack_share_one_thread_and_one_wait(with_data: Store, receiver: Receiver) -> None:
@@ -336,7 +336,7 @@ def test_one_receiver_that_is_down_does_not_hold_up_another(store: Store, receiv
     assert receiver.bodies == lines_of(store, "v.seed2")
     assert telemetry_of(store, "v.seed1")["sent"] == 0
     for recorder in recorders:
-        recorder.close()
+        recorder.release()
 
 
 def test_an_answer_that_comes_after_the_end_counts_for_nothing(store: Store, impatient: None) -> None:

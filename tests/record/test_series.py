@@ -56,7 +56,7 @@ def test_a_torn_last_line_is_ignored_reported_and_gone_after_a_resume(store: Sto
     recorder = record(seed=1, variant="v")
     recorder.log(1, x=1.0)
     recorder.save(1, {"w": 1})
-    recorder.close()
+    recorder.release()
     with recorder.paths.metrics.open("ab") as file:
         file.write(b'{"step":2,"x":2.')
     lines = read_lines(recorder.paths.metrics)
@@ -168,7 +168,7 @@ def test_control_lines_of_earlier_versions_take_steps_back(store: Store) -> None
 def test_a_line_that_is_neither_is_named_and_not_guessed_at(line: str) -> None:
     recorder = record(seed=1, variant="v")
     recorder.log(1, x=1.0)
-    recorder.close()
+    recorder.release()
     with recorder.paths.metrics.open("a") as file:
         file.write(line + "\n")
     with pytest.raises(

@@ -82,28 +82,32 @@ def _train(out: Output, work: Callable[[Any, Callable[[], bool]], Trained]) -> N
 
 
 def _give(out: Output, trained: Trained) -> None:
-    run, metadata = trained.run, trained.run.metadata
     row = trained.to_dict()
 
     def show(console: Console) -> None:
-        how = "already done" if trained.already_done else f"{run.status} in {shown_time(metadata.timings.wall_s)}"
-        console.print(f"{run.name}  {how}", markup=False)
-        for name, value in run.final.items():
-            if name.startswith("report_") and not name.startswith("report_best_"):
-                console.print(f"  {name:<18} {shown_value(value)}", markup=False)
-        best = best_line(metadata)
-        if best:
-            console.print(f"  best               {best}", markup=False)
-        for caution in metadata.cautions:
-            console.print(f"  caution: {caution['text']}", style="yellow", markup=False)
-        telemetry = telemetry_line([run])
-        if telemetry and not trained.already_done:
-            console.print(f"  {telemetry}", markup=False)
+        show_trained(console, trained)
         if trained.already_done:
             out.say("Nothing was run. Use --again to repeat the run, or --replace to train it again from scratch.")
 
     flat = {name: value for name, value in row.items() if name not in ("final", "cautions", "telemetry")}
-    out.give(row, [{**flat, **run.final}], show)
+    out.give(row, [{**flat, **trained.run.final}], show)
+
+
+def show_trained(console: Console, trained: Trained) -> None:
+    run, metadata = trained.run, trained.run.metadata
+    how = "already done" if trained.already_done else f"{run.status} in {shown_time(metadata.timings.wall_s)}"
+    console.print(f"{run.name}  {how}", markup=False)
+    for name, value in run.final.items():
+        if name.startswith("report_") and not name.startswith("report_best_"):
+            console.print(f"  {name:<18} {shown_value(value)}", markup=False)
+    best = best_line(metadata)
+    if best:
+        console.print(f"  best               {best}", markup=False)
+    for caution in metadata.cautions:
+        console.print(f"  caution: {caution['text']}", style="yellow", markup=False)
+    telemetry = telemetry_line([run])
+    if telemetry and not trained.already_done:
+        console.print(f"  {telemetry}", markup=False)
 
 
 class TrainGroup(RecipeGroup):

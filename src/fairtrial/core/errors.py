@@ -17,7 +17,14 @@ EXIT_INTERRUPTED = 130
 
 
 class FairtrialError(Exception):
-    """An error that the user can act on. `problems` contains further messages if there are several."""
+    """An error that the user can act on. `problems` contains further messages if there are several.
+
+    >>> try:
+    ...     fairtrial.analyze("nowhere")
+    ... except fairtrial.FairtrialError as error:
+    ...     print(error.exit_code)
+    1
+    """
 
     exit_code = EXIT_USER
 

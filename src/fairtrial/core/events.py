@@ -147,6 +147,14 @@ class ProgramEnded(Event):
     status: int = Field(description="Its exit status, or the negative number of the signal that ended it.")
 
 
+class OutcomeReported(Event):
+    """The program of the recipe `command` reported how its training ended, with `run.finish(status=…)`."""
+
+    event: Literal["outcome_reported"]
+    status: Literal["failed", "diverged", "interrupted"]
+    reason: str | None
+
+
 class Evaluation(Event):
     """A checkpoint was re-evaluated after the run."""
 
@@ -251,8 +259,8 @@ class Trouble(Event):
 
 Known = Annotated[
     RunStarted | RunResumed | TornLineDropped | Rewound | Evaluated | Episodes | CheckpointSaved | CheckpointRefused
-    | BestChanged | TopKept | TopDropped | ProgramStarted | SeedRead | ProgramEnded | Evaluation | RunEnded
-    | DeviceStats | InferenceResponse | TrainingStep | RolloutComplete | Trouble,
+    | BestChanged | TopKept | TopDropped | ProgramStarted | SeedRead | ProgramEnded | OutcomeReported | Evaluation
+    | RunEnded | DeviceStats | InferenceResponse | TrainingStep | RolloutComplete | Trouble,
     Field(discriminator="event"),
 ]  # fmt: skip
 

@@ -12,10 +12,19 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from fairtrial.core.results import Result
+
 FilledCaution = Mapping[str, str]
 
 
 class Verdict(StrEnum):
+    """What a comparison concludes about the candidate.
+
+    >>> fairtrial.compare(
+    ...     [0.81, 0.80, 0.83, 0.79], [0.85, 0.83, 0.88, 0.84], paired=True).verdict is fairtrial.Verdict.BETTER
+    True
+    """
+
     BETTER = "better"
     WORSE = "worse"
     EQUIVALENT = "equivalent"
@@ -36,9 +45,14 @@ class Reason(StrEnum):
     ADJUSTED = "not significant in its family"
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A value and its confidence interval. `samples` are the underlying numbers; missing limits have a reason."""
+@dataclass(frozen=True, repr=False)
+class Estimate(Result):
+    """A value and its confidence interval. `samples` are the underlying numbers; missing limits have a reason.
+
+    >>> estimate = fairtrial.compare([0.81, 0.80, 0.83, 0.79], [0.85, 0.83, 0.88, 0.84], paired=True).effect
+    >>> estimate.n
+    4
+    """
 
     value: float | None
     low: float | None
@@ -210,12 +224,15 @@ class CovariateAdjustment:
         return {name: _plain(value) for name, value in vars(self).items()}
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Result):
     """Candidate against control. `effect` is candidate − control in the metric's own unit.
 
     `direction` states which sign is better; verdicts, one-sided tests and the probability of superiority respect it.
     `effect` has the interval at level 1 − α, `equivalence` the same difference at level 1 − 2α.
+
+    >>> print(fairtrial.compare([0.81, 0.80, 0.83, 0.79], [0.85, 0.83, 0.88, 0.84], paired=True).effect)
+    0.0425 [0.02727, 0.05773] at 0.95, paired t, n = 4
     """
 
     control: str

@@ -98,7 +98,11 @@ class PrintedArm:
 
 @dataclass(frozen=True)
 class SummaryOptions:
-    """Information that a table of means does not contain, and options for its analysis."""
+    """Information that a table of means does not contain, and options for its analysis.
+
+    >>> fairtrial.SummaryOptions(n=5, plus_minus="sd").n
+    5
+    """
 
     n: int | None = None
     """Runs per arm, if the table has no column for it."""

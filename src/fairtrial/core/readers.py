@@ -32,7 +32,11 @@ OF_CONFIGURATION = ("variant", "seed", "task")
 
 @dataclass(frozen=True)
 class Columns:
-    """The column of the file for each role; None: the column with the name of the role, if the file has it."""
+    """The column of the file for each role; None: the column with the name of the role, if the file has it.
+
+    >>> fairtrial.Columns(variant="algo", seed="trial").variant
+    'algo'
+    """
 
     run: str | None = None
     seed: str | None = None

@@ -15,7 +15,16 @@ from fairtrial.costs.recommend import recommend
 
 @dataclass(frozen=True)
 class CostPerformanceAnalysis:
-    """Prices configurations on a card, finds the frontier, and recommends under constraints."""
+    """Prices configurations on a card, finds the frontier, and recommends under constraints.
+
+    >>> points = [
+    ...     fairtrial.CostPoint("small", hours=1, accuracy=0.80, memory=8),
+    ...     fairtrial.CostPoint("large", hours=4, accuracy=0.85, memory=8),
+    ... ]
+    >>> analysis = fairtrial.CostPerformanceAnalysis(fairtrial.CostModel.a100_80gb())
+    >>> [each.name for each in analysis.pareto_frontier(points)]
+    ['small', 'large']
+    """
 
     cost_model: CostModel
     judged: OptimizationTarget = field(default_factory=OptimizationTarget)
@@ -44,6 +53,14 @@ class CostPerformanceAnalysis:
 def compute_pareto_frontier(
     points: Sequence[CostPoint], cost_model: CostModel | None = None, judged: OptimizationTarget | None = None
 ) -> list[Priced]:
-    """Return the points that no other point dominates, cheapest first. The default cost model is an A100-80GB."""
+    """Return the points that no other point dominates, cheapest first. The default cost model is an A100-80GB.
+
+    >>> points = [
+    ...     fairtrial.CostPoint("small", hours=1, accuracy=0.80, memory=8),
+    ...     fairtrial.CostPoint("large", hours=4, accuracy=0.85, memory=8),
+    ... ]
+    >>> [each.name for each in fairtrial.compute_pareto_frontier(points, fairtrial.CostModel.a100_80gb())]
+    ['small', 'large']
+    """
     analysis = CostPerformanceAnalysis(cost_model or CostModel.a100_80gb(), judged or OptimizationTarget())
     return analysis.pareto_frontier(points)

@@ -27,7 +27,16 @@ SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Constraints:
-    """Limits for a configuration. `min_accuracy` bounds the metric: a minimum, or a maximum if lower is better."""
+    """Limits for a configuration. `min_accuracy` bounds the metric: a minimum, or a maximum if lower is better.
+
+    >>> points = [
+    ...     fairtrial.CostPoint("small", hours=1, accuracy=0.80, memory=8),
+    ...     fairtrial.CostPoint("large", hours=4, accuracy=0.85, memory=8),
+    ... ]
+    >>> analysis = fairtrial.CostPerformanceAnalysis(fairtrial.CostModel.a100_80gb())
+    >>> analysis.recommend(points, fairtrial.Constraints(max_cost=5)).chosen.priced.name
+    'small'
+    """
 
     max_cost: float | None = None
     min_accuracy: float | None = None

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from fairtrial.core.devices import Calibration
 from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.results import Result
 from fairtrial.costs.points import CostPoint, Reading
 from fairtrial.costs.prices import BUILT_IN, Card, PriceTable
 
+_SHOWN = ("name", "usd_per_hour", "memory_gb", "performance", "basis")
 LOCAL = "local"
 """Device name for hours that were measured on this machine."""
 
@@ -42,9 +45,13 @@ class Priced:
         return None if self.point.memory is None else self.point.memory <= self.card.memory_gb
 
 
-@dataclass(frozen=True)
-class CostModel:
-    """Prices points on one card. `local` is this machine's calibration, for hours that were measured here."""
+@dataclass(frozen=True, repr=False)
+class CostModel(Result):
+    """Prices points on one card. `local` is this machine's calibration, for hours that were measured here.
+
+    >>> fairtrial.CostModel.a100_80gb()
+    <CostModel: a100-80gb at $3.00 per hour, 80 GB>
+    """
 
     card: Card
     table: PriceTable = BUILT_IN
@@ -65,6 +72,15 @@ class CostModel:
     @classmethod
     def t4(cls) -> CostModel:
         return cls.of("t4")
+
+    @property
+    def headline(self) -> str:
+        return f"{self.card.name} at ${self.card.usd_per_hour:.2f} per hour, {self.card.memory_gb:g} GB"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the card, the cards of the price table, and the devices whose hours can be converted."""
+        cards = [{name: getattr(each, name) for name in _SHOWN} for each in self.table.cards.values()]
+        return {"card": self.card.name, "cards": cards, "devices": self.devices()}
 
     def on(self, card: Card) -> CostModel:
         return replace(self, card=card)

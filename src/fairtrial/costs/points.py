@@ -84,6 +84,9 @@ class CostPoint:
 
     `accuracy` is the metric, regardless of its name. Hours and metric are each a number, a list with one number per
     seed, or a mapping from seed to number; only a mapping shows which seeds are shared with other points.
+
+    >>> fairtrial.CostPoint("small", hours=1, accuracy=0.80, memory=8).name
+    'small'
     """
 
     name: str

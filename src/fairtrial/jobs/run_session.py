@@ -41,6 +41,7 @@ from fairtrial.probe.torch_devices import require_devices
 from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost, RunGone
 from fairtrial.record.environment import of_this_machine
 from fairtrial.record.heartbeat import HeartbeatThread, RunHeartbeat
+from fairtrial.record.lines import newest_event_named
 from fairtrial.record.metadata import load_metadata, load_run, new_metadata
 from fairtrial.record.otlp_exporter import OtlpExporter
 from fairtrial.record.recorder import Recorder
@@ -123,7 +124,7 @@ def _conclude(session: RunSession, outcome: Outcome) -> tuple[int, Outcome | Non
     try:
         return 0, session.conclude(outcome)
     except Exception as error:  # noqa: BLE001
-        session.recorder.close()
+        session.recorder.release()
         return exit_for(error, code=0)
 
 
@@ -197,7 +198,7 @@ class RunSession:
         before = load_metadata(self.paths)
         metadata = metadata.replace(**judgement(recipe, options, before))
         recorder = self.heartbeat.recorder = Recorder.create(self.paths, metadata, self.claim)
-        self.exit_stack.callback(recorder.close)  # a run without a recorded outcome can be resumed
+        self.exit_stack.callback(recorder.release)  # a run without a recorded outcome can be resumed
         self.recipe, self.options, self.recorder, self.events = recipe, options, recorder, events
         self.event_logger = _EventLogger(recorder)
         context = _run_context(self.job, store, data, self.should_stop)
@@ -304,6 +305,7 @@ class RunSession:
         is_program = self.recipe.execute is not None
         if is_program:
             self.recorder.refresh()
+            outcome = _reported_outcome(self.paths) or outcome
         if self.stack_size == 1:
             self.resources["peak_process_bytes"] = peak_process_bytes(of_children=is_program)
         metadata = self.recorder.metadata
@@ -318,6 +320,14 @@ class RunSession:
         exporting = getattr(self.options, "otlp", None) is not None
         self.recorder.finish(outcome.status, outcome.reason, hint=outcome.hint, cpu_s=cpu_s, hold=exporting)
         return outcome
+
+
+def _reported_outcome(paths: RunPaths) -> Outcome | None:
+    """Return the outcome that the program reported with `run.finish(status=…)` in this attempt, if it did."""
+    newest = newest_event_named(paths.events, "outcome_reported", "program_started")
+    if newest is None or newest["event"] != "outcome_reported":
+        return None
+    return Outcome(Status(newest["status"]), newest["reason"] and redact(newest["reason"]))
 
 
 def _already_done(paths: RunPaths, spec: RunSpec) -> Outcome | None:

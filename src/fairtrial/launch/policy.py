@@ -17,7 +17,11 @@ LOCAL = "local"
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionPolicy:
-    """How to execute runs: the settings of this launch, as opposed to those of the study."""
+    """How to execute runs: the settings of this launch, as opposed to those of the study.
+
+    >>> fairtrial.ExecutionPolicy(jobs=2, retries=1).jobs
+    2
+    """
 
     on: str = LOCAL
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,7 +67,13 @@ class Summary(BaseModel):
 
 
 class Study(BaseModel):
-    """A study file. Unknown keys are errors; all keys except the name and the recipe have defaults."""
+    """A study file. Unknown keys are errors; all keys except the name and the recipe have defaults.
+
+    >>> study = fairtrial.Study(
+    ...     study="demo", recipe="fake", variants={"base": {}, "new": {"effect": 0.1}}, options={"steps": 20}, seeds=4)
+    >>> study.seed_list
+    [1072, 2043, 3014, 4085]
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -174,8 +181,14 @@ class Study(BaseModel):
         return values if self.secrets else {name: value for name, value in values.items() if name != "secrets"}
 
 
-def read_study(path: Path) -> Study:
-    """Read a study from a YAML file. Raises one error that lists all problems of the file."""
+def read_study(path: str | os.PathLike[str]) -> Study:
+    """Read a study from a YAML file. Raises one error that lists all problems of the file.
+
+    >>> path = fairtrial.write_study("first.yaml", recipe="fake")
+    >>> fairtrial.read_study("first.yaml").recipe
+    'fake'
+    """
+    path = Path(path)
     study = parse_options(Study, read_mapping(path), where=path.name, noun="key")
     recipe_file = path.parent / study.recipe
     if study.recipe.endswith(".py") and recipe_file.is_file():  # a path relative to the study file takes precedence

@@ -1,7 +1,8 @@
 """Checkpoints: written atomically, identified by their hash, and never unpickled without restrictions.
 
 A state with tensors is stored in torch's format and loaded with `weights_only=True`. A state of plain values is stored
-as JSON, so that programs without torch can save checkpoints too. The first byte distinguishes the formats.
+as JSON, and so are the states of programs that do not use torch. The first byte distinguishes the formats.
+`state_encoding` converts NumPy arrays and random generators to plain values.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Any
 
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.durable import make_folder
-from fairtrial.core.errors import StoreError, UserError
+from fairtrial.core.errors import StoreError
 from fairtrial.core.regular_files import open_regular
 from fairtrial.record.atomic import replace_file, store_errors
+from fairtrial.record.state_encoding import decode_state, encode_state, state_of
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Checkpoint:
 
 def write_checkpoint(path: Path, step: int, state: Mapping[str, Any], **details: Any) -> str:
     """Write a checkpoint atomically and return the SHA-256 of the file."""
-    payload = {"step": step, "state": dict(state), **details}
+    payload = {"step": step, "state": dict(state_of(state)), **details}
     digest = ""
 
     def write(temporary: Path) -> None:
@@ -56,43 +58,20 @@ def read_checkpoint(path: Path, *, sha256: str | None = None) -> Checkpoint:
 
 
 def _serialize(path: Path, payload: dict[str, Any]) -> None:
-    foreign = _foreign(payload)
-    if foreign:
-        raise UserError(
-            f"this state cannot be saved: {foreign}",
-            hint="Save only numbers, strings, lists, dictionaries and torch tensors; convert arrays with .tolist().",
-        )
-    plain = _as_json(payload)
+    torch = sys.modules.get("torch")
+    encoded = {**payload, "state": encode_state(payload["state"], for_json=torch is None)}
+    plain = _as_json(encoded)
     if plain is not None:
         path.write_bytes(plain)
         return
+    if torch is None:
+        # NaN is written by name and read back, which makes the text differ from the value only in the comparison.
+        path.write_bytes(json.dumps(encoded).encode())
+        return
     try:
-        import torch
-    except ImportError:
-        raise UserError(
-            "this state cannot be saved without torch: it contains bytes, tuples or keys that are not strings",
-            hint="Use lists and string keys, or install torch.",
-        ) from None
-    try:
-        torch.save(payload, path)
+        torch.save(encoded, path)
     except RuntimeError as error:
         raise _disk_error(path) or error from error
-
-
-def _foreign(value: Any, where: str = "") -> str | None:
-    """Return a description of the first value in a state that could not be loaded safely, or None."""
-    if isinstance(value, Mapping):
-        return next((problem for key, item in value.items() if (problem := _foreign(item, f"{where}.{key}"))), None)
-    if type(value) in (list, tuple):
-        return next((problem for item in value if (problem := _foreign(item, f"{where}[]"))), None)
-    if value is None or type(value) in (bool, int, float, str, bytes) or _is_tensor(value):
-        return None
-    return f"{where.removeprefix('.')} is of type {type(value).__name__}"
-
-
-def _is_tensor(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _disk_error(path: Path) -> OSError | None:
@@ -131,4 +110,10 @@ def _deserialize(path: Path) -> dict[str, Any]:
         raise StoreError(f"checkpoint {path} cannot be read: {error}") from error
     if not isinstance(payload, dict) or not {"step", "state"} <= payload.keys():
         raise StoreError(f"{path} is not a Fairtrial checkpoint")
+    try:
+        payload["state"] = decode_state(payload["state"])
+    except StoreError:
+        raise
+    except Exception as error:  # damaged or made by hand: any part of an encoded value may be wrong
+        raise StoreError(f"checkpoint {path} cannot be read: {error}") from error
     return payload

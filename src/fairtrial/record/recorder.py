@@ -22,7 +22,7 @@ from fairtrial.core.canonical import file_hash
 from fairtrial.core.cautions import NEVER_JUDGED, OTHER_BEST_METRIC, SERIES_DAMAGED
 from fairtrial.core.directions import settle
 from fairtrial.core.durable import set_lost_tail_aside, sync_path
-from fairtrial.core.errors import FairtrialError, StoreError, UserError
+from fairtrial.core.errors import FairtrialError, StoreError, UserError, unknown
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.run_metadata import RunMetadata
 from fairtrial.core.runs import Run, Status
@@ -52,7 +52,7 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 CONTROL_EVENTS = frozenset(
     {
         "run_started", "run_resumed", "run_ended", "rewound", "torn_line_dropped", "checkpoint_saved",
-        "checkpoint_refused", "best_changed", "top_kept", "top_dropped", "evaluation",
+        "checkpoint_refused", "best_changed", "top_kept", "top_dropped", "evaluation", "outcome_reported",
     }
 )  # fmt: skip
 """Events that resuming and reading depend on. Only the recorder writes them."""
@@ -124,8 +124,17 @@ class Recorder:
 
     # Called by trainers.
 
-    def log(self, step: int, metrics: Mapping[str, SupportsFloat] | None = None, /, **values: SupportsFloat) -> None:
-        """Append one line of metrics. This takes microseconds, and the line survives a kill of the process."""
+    def log(
+        self,
+        step: int | Mapping[str, SupportsFloat],
+        metrics: Mapping[str, SupportsFloat] | None = None,
+        /,
+        **values: SupportsFloat,
+    ) -> None:
+        """Append one line of metrics. This takes microseconds, and the line survives a kill of the process.
+
+        `log(3, loss=0.5)`, `log(3, {"eval/loss": 0.5})` and `log({"eval/loss": 0.5}, step=3)` mean the same.
+        """
         if self._undecided:
             self._decide()
         if metrics:
@@ -136,6 +145,9 @@ class Recorder:
                 value = _number(name, value)
             line[name] = value if isfinite(value) else spell(value)
         if len(line) != len(values) + 2 or type(step) is not int or not -MOST_STEP <= step <= MOST_STEP:
+            if isinstance(step, Mapping):
+                self.log(*_step_last(step, values))
+                return
             line["step"] = step = _checked_step(step, values)
         self.step = step
         self._append(self._metrics_file, _line(line))
@@ -176,6 +188,9 @@ class Recorder:
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         """Save a checkpoint as `step-N.pt`, with `last.pt` as a hard link to it.
+
+        A state contains numbers, strings, lists, dictionaries, torch tensors, NumPy arrays and random generators;
+        `resume` returns the same types. A torch module or optimizer is saved as its `state_dict()`.
 
         The checkpoint stores the number and the hash of the metrics lines that precede it. They are hashed here, so
         that `log` stays fast.
@@ -300,13 +315,18 @@ class Recorder:
             self.metadata = metadata.replace(timings=self.metadata.timings)
 
     def finish(
-        self, status: Status, reason: str | None = None, *, hint: str | None = None, cpu_s: float | None = None,
-        hold: bool = False,
+        self, status: Status | str = Status.COMPLETED, reason: str | None = None, *, hint: str | None = None,
+        cpu_s: float | None = None, hold: bool = False,
     ) -> Run:  # fmt: skip
         """End the run: write columns, final values, timings and status, then release the claim.
 
-        With `hold`, the files and the claim stay open until `close`, for events that can only follow the end.
+        `status` is completed, failed, diverged or interrupted. A program that a launch started reports it to its job,
+        which ends the run when the program exits. With `hold`, the files and the claim stay open until `release`, for
+        events that can only follow the end.
         """
+        status = _checked_status(status)
+        if self._claim is None:
+            return self._report_outcome(status, reason)
         if self._metrics_hash.is_cut_off():  # not ended, so that the run can resume from an earlier checkpoint
             raise StoreError(f"{self.paths.metrics} was truncated while the run was in progress", hint="Run it again.")
         self.write_event("run_ended", status=status.value, reason=reason)
@@ -330,7 +350,19 @@ class Recorder:
             series=written.extent.to_dict(), series_sha256=written.hashes,
         )  # fmt: skip
         if not hold:
-            self.close()
+            self.release()
+        return self._recorded()
+
+    def _report_outcome(self, status: Status, reason: str | None) -> Run:
+        """Tell the job of this program how its training ended. A status of completed needs no report."""
+        self._note_instruction_set()
+        self.update()
+        if status is not Status.COMPLETED:
+            self.write_event("outcome_reported", status=status.value, reason=reason)
+        self.release()
+        return self._recorded()
+
+    def _recorded(self) -> Run:
         run = load_run(self.paths)
         assert run is not None
         return run
@@ -340,6 +372,10 @@ class Recorder:
         self._fence.check()
 
     def close(self) -> None:
+        """Release the run. A run of `fairtrial.run` is also recorded as completed."""
+        self.release()
+
+    def release(self) -> None:
         """Close the files and release the claim without recording an outcome."""
         if not self.ended:
             self.ended = True
@@ -347,6 +383,11 @@ class Recorder:
             os.close(self._events_file)
             if self._claim:
                 self._claim.release()
+
+    def __repr__(self) -> str:
+        status = self.metadata.status if self.ended else Status.RUNNING.value
+        name = f"{self.metadata.study}/{self.metadata.run_id}"
+        return f"<{type(self).__name__} {name}, {status}, step {self.step}, {self.paths.root}>"
 
     def __enter__(self) -> Self:
         return self
@@ -359,7 +400,7 @@ class Recorder:
         if self._claim is None:
             if self._note_instruction_set():
                 self.update()
-            self.close()
+            self.release()
         elif error is None:
             self.finish(Status.COMPLETED)
         else:
@@ -575,6 +616,21 @@ def _number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise UserError(f"metric '{name}' must be a number, not {type(value).__name__}") from None
+
+
+def _step_last(metrics: Mapping[str, Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the step and the metrics of `log({"loss": 0.5}, step=3)`."""
+    if "step" not in values:
+        raise UserError("log() needs a step", hint="Write log(3, loss=0.5) or log({'loss': 0.5}, step=3).")
+    rest = {name: value for name, value in values.items() if name != "step"}
+    return values["step"], {**metrics, **rest}
+
+
+def _checked_status(status: Status | str) -> Status:
+    endings = (Status.COMPLETED, Status.FAILED, Status.DIVERGED, Status.INTERRUPTED)
+    if status not in endings:
+        raise UserError(unknown("status of a finished run", str(status), [each.value for each in endings]))
+    return Status(status)
 
 
 def _checked_step(step: Any, values: Mapping[str, Any]) -> int:

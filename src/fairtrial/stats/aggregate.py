@@ -62,6 +62,9 @@ def aggregate(
     The default interval is a jackknife over runs. `method="bootstrap"` uses rliable's stratified bootstrap instead,
     which treats the tasks of one run as independent. `resamples` and `rng` (a seed or a generator) apply only to the
     bootstrap.
+
+    >>> print(fairtrial.aggregate([[0.8, 0.6], [0.7, 0.9], [0.9, 0.8], [0.8, 0.7]], statistic="mean"))
+    0.775 [0.6723, 0.8777] at 0.95, mean, jackknife by run, n = 4
     """
     table = as_scores(scores, "scores")
     _check(level, method, resamples)

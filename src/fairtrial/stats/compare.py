@@ -145,6 +145,9 @@ def compare_samples(
     better nor equivalent, unless `failure_value` assigns lost runs a number. `side="greater"` tests only whether the
     candidate is better. `rng` is a seed or a generator; the default is seed 0, so the same input gives the same
     answer.
+
+    >>> fairtrial.compare_samples([0.81, 0.80, 0.83], [0.85, 0.83, 0.88], paired=True).n_control
+    3
     """
     config = ComparisonConfig(
         paired, alpha, side, sesoi, method, direction, resamples, failure_value=failure_value

@@ -56,7 +56,12 @@ class SummaryType:
 
 @dataclass(frozen=True)
 class SummaryRule:
-    """The rule that turns a series into a number. `points` applies to `last`, `threshold` to `time_to`."""
+    """The rule that turns a series into a number. `points` applies to `last`, `threshold` to `time_to`.
+
+    >>> fairtrial.analyze(
+    ...     "demo", metric="eval_accuracy", summary=fairtrial.SummaryRule(type="last")).summary["type"]
+    'last'
+    """
 
     type: str = "last"
     window: tuple[float, float] | None = None

@@ -54,6 +54,9 @@ def compare_to_target(
     Non-finite values are runs without a result. With any of them, the arm is neither better nor equivalent, unless
     `failure_value` assigns them a number. `known_sd` is the standard deviation of runs if it is known from another
     source; a z test then replaces the t test.
+
+    >>> fairtrial.compare_to_target([0.81, 0.80, 0.83, 0.79], 0.75).verdict.value
+    'better'
     """
     config = ComparisonConfig(True, alpha, side, sesoi, "t", direction).check()
     arms = {name: as_sample(sample, name)}

@@ -249,13 +249,13 @@ def test_old_runs_keep_the_direction_that_they_recorded(store: Store) -> None:
 def test_a_resumed_run_keeps_the_best_mode_that_it_recorded(store: Store) -> None:
     run = fairtrial.run(variant="v", best_metric="eval_loss", best_mode="max")
     run.evaluated(1, {"eval_loss": 0.5}, {"w": 1}, save=True)
-    run.close()
+    run.release()
     again = fairtrial.run(variant="v", best_metric="eval_loss")
     assert again.resume() is not None
     assert (again.metadata["best_metric_mode"], again.best_step) == ("max", 1)
     again.evaluated(2, {"eval_loss": 0.4}, {"w": 2})
     assert again.best_step == 1
-    again.close()
+    again.release()
 
 
 def test_noise_has_no_direction(cli: Callable[..., Answer], tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import fairtrial
 from fairtrial.api.lab.ablation import ablation
 from fairtrial.api.lab.arms import LabConfig
-from fairtrial.api.lab.compare import compare
+from fairtrial.api.lab.compare import compare_strategies as compare
 from fairtrial.api.lab.sweep import Sweep, sweep
 from fairtrial.core.errors import InvalidOptions, RunsFailed, UserError
 from fairtrial.core.runs import Run

@@ -236,7 +236,7 @@ def test_a_laboratory_verb_of_python_is_logged_and_its_study_claimed(lab: Path, 
     words = [word for name, value in small.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     terms = LabConfig(runs=2, study="kd", jobs=1)
     if verb == "compare":
-        fairtrial.compare(["kd"], options=small, terms=terms)
+        fairtrial.compare_strategies(["kd"], options=small, terms=terms)
         shell = ["compare", "--strategies", "kd"]
     else:
         fairtrial.ablation(["temperature"], options=small, terms=terms)

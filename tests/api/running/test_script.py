@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+import json
 import os
 import signal
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -16,7 +20,7 @@ from fairtrial.core.runs import Status
 from fairtrial.record import recorder as module
 from fairtrial.record.metadata import load_metadata
 from fairtrial.record.store import Store
-from tests.harness import forked, wait
+from tests.harness import forked, make, wait
 
 
 def status_of(store: Store, run: str = "v.seed1072") -> tuple[Status, str | None]:
@@ -193,3 +197,98 @@ def test_two_configs_never_share_a_name() -> None:
     names = [check_name("variant", derived_name(config)) for config in configs]
     assert len(set(names)) == len(configs) and max(map(len, names)) <= LONGEST_DERIVED
     assert names[1].endswith("-a=1") and "key0=0,key1=1" in names[-1]
+
+
+# The ways in which people write it
+
+
+@dataclasses.dataclass
+class Settings:
+    lr: float = 0.1
+    seed: int = 7
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        argparse.Namespace(lr=0.1, seed=7),
+        Settings(),
+        {"lr": 0.1, "seed": 7},
+        types.SimpleNamespace(lr=0.1, seed=7),
+        types.MappingProxyType({"lr": 0.1, "seed": 7}),
+    ],
+    ids=lambda config: type(config).__name__,
+)
+def test_a_config_of_any_usual_kind_names_the_variant_and_the_seed(config: object) -> None:
+    with fairtrial.run(config=config) as run:
+        assert run.seed == 7
+        assert run.metadata.options == {"lr": 0.1}
+        assert run.metadata.variant.endswith("-lr=0.1")
+
+
+@pytest.mark.parametrize("config", [[1, 2], 3, Settings, "lr=0.1"])
+def test_a_config_of_another_kind_is_a_sentence(config: object) -> None:
+    with pytest.raises(FairtrialError, match=r"config must be a mapping, an argparse\.Namespace or a dataclass, not"):
+        fairtrial.run(config=config)
+
+
+def test_metrics_are_logged_with_the_step_first_or_last(store: Store) -> None:
+    with fairtrial.run(variant="v") as run:
+        run.log(1, loss=0.5)
+        run.log({"loss": 0.25, "eval/acc": 1}, step=2)
+        run.log({"loss": 0.1}, step=3, acc=0.9)
+        with pytest.raises(FairtrialError, match=r"log\(\) needs a step"):
+            run.log({"loss": 1.0})
+    rows = [json.loads(line) for line in run.paths.metrics.read_text().splitlines()]
+    assert [{k: v for k, v in row.items() if k != "_time"} for row in rows] == [
+        {"step": 1, "loss": 0.5},
+        {"step": 2, "loss": 0.25, "eval/acc": 1.0},
+        {"step": 3, "loss": 0.1, "acc": 0.9},
+    ]
+
+
+def test_finish_ends_a_run_with_the_status_that_it_is_given(store: Store) -> None:
+    done = fairtrial.run(variant="v").finish()
+    assert done.status is Status.COMPLETED
+    fairtrial.run(variant="w").finish(status="failed", reason="out of memory")
+    assert status_of(store, "w.seed1072") == (Status.FAILED, "out of memory")
+    run = fairtrial.run(variant="x")
+    with pytest.raises(FairtrialError, match="unknown status of a finished run 'complete'; did you mean 'completed'"):
+        run.finish(status="complete")
+    run.finish(status="diverged", reason="loss is NaN")
+    run.close()  # a second end changes nothing
+    assert status_of(store, "x.seed1072") == (Status.DIVERGED, "loss is NaN")
+
+
+def test_close_completes_a_run_unless_an_exception_is_on_its_way(store: Store) -> None:
+    run = fairtrial.run(variant="v")
+    run.log(1, loss=0.5)
+    run.close()
+    assert status_of(store) == (Status.COMPLETED, None)
+    run = fairtrial.run(variant="w")
+    with pytest.raises(ZeroDivisionError):
+        try:
+            _ = 1 / 0
+        finally:
+            run.close()
+    assert status_of(store, "w.seed1072") == (Status.FAILED, "ZeroDivisionError: division by zero")
+
+
+def test_the_repr_of_a_run_names_it(store: Store) -> None:
+    with fairtrial.run(variant="v") as run:
+        run.log(3, loss=1)
+        assert repr(run) == f"<ScriptRun adhoc/v.seed1072, running, step 3, {run.paths.root}>"
+    assert "completed" in repr(run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ending", "status"), [("failed", Status.FAILED), ("diverged", Status.DIVERGED)])
+def test_a_launched_program_reports_its_status_to_its_job(
+    store: Store, tmp_path: Path, ending: str, status: Status
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"import fairtrial\nrun = fairtrial.run()\nrun.log(1, loss=1.0)\nrun.finish({ending!r}, 'it was bad')\n"
+    )
+    run = make(store, "command", argv=[sys.executable, str(script)])
+    assert (run.status, run.reason) == (status, "it was bad")

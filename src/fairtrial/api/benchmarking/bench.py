@@ -25,6 +25,7 @@ from fairtrial.core.errors import FairtrialError
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.formatting import counted
 from fairtrial.core.options import TorchOptions
+from fairtrial.core.results import Result
 from fairtrial.core.runs import Status
 from fairtrial.core.training import Observer
 from fairtrial.probe.monitor import Monitored, ResourceMonitor
@@ -56,9 +57,12 @@ class ImpossibleFigure(FairtrialError):
     """A measured figure is physically impossible, so one of its inputs is wrong."""
 
 
-@dataclass(frozen=True)
-class Bench:
-    """Result of a measurement, computed from the steady steps."""
+@dataclass(frozen=True, repr=False)
+class Bench(Result):
+    """Result of a measurement, computed from the steady steps.
+
+    >>> fairtrial.bench("classify", {"steps": 50}).sufficient  # doctest: +SKIP
+    """
 
     recipe: str
     options: Mapping[str, Any]
@@ -199,7 +203,10 @@ def _plain(value: Any) -> Any:
 
 @recorded("bench")
 def bench(recipe: str, options: Mapping[str, Any] | None = None, terms: BenchTerms | None = None) -> Bench:
-    """Take real training steps and measure what they cost. The run is deleted afterwards."""
+    """Take real training steps and measure what they cost. The run is deleted afterwards.
+
+    >>> fairtrial.bench("classify", {"steps": 50})  # doctest: +SKIP
+    """
     terms = terms or BenchTerms()
     if terms.trace_dir is not None:
         check_folder(terms.trace_dir)

@@ -23,6 +23,7 @@ from fairtrial.core.cautions import CHANGES_LEFT_OUT
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.results import Result
 from fairtrial.probe.interleaving import abba
 from fairtrial.record.environment import git_output, git_state
 from fairtrial.stats.speed import SpeedComparison, compare_rounds
@@ -32,8 +33,8 @@ REVISION_ROUNDS = 4
 LEAST_STEPS = 2
 
 
-@dataclass(frozen=True)
-class SpeedPair:
+@dataclass(frozen=True, repr=False)
+class SpeedPair(Result):
     """The comparison, and the seconds per unit of work in each round that it is based on."""
 
     recipe: str
@@ -68,7 +69,10 @@ def bench_variants(
     rounds: int = ROUNDS,
     margin: float = MARGIN,
 ) -> SpeedPair:
-    """Time two sets of options alternately in one process. If batch sizes differ, compare time per example."""
+    """Time two sets of options alternately in one process. If batch sizes differ, compare time per example.
+
+    >>> fairtrial.bench_variants("classify", {"as given": {}, "wide": {"width": 64}})  # doctest: +SKIP
+    """
     terms = terms or BenchTerms()
     _check(variants, rounds, margin)
     with hidden_runs(recipe, options, terms) as runs:
@@ -104,7 +108,10 @@ def bench_revisions(
     rounds: int = REVISION_ROUNDS,
     margin: float = MARGIN,
 ) -> SpeedPair:
-    """Time the code of two revisions alternately, each time in a separate process."""
+    """Time the code of two revisions alternately, each time in a separate process.
+
+    >>> fairtrial.bench_revisions("classify", ("main", "HEAD"))  # doctest: +SKIP
+    """
     terms = terms or BenchTerms()
     terms.check()
     _check(revisions, rounds, margin)

@@ -48,7 +48,11 @@ Show = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class BenchTerms:
-    """Settings of a measurement. The options of the recipe are passed separately."""
+    """Settings of a measurement. The options of the recipe are passed separately.
+
+    >>> fairtrial.BenchTerms(batches=100).batches
+    100
+    """
 
     batches: int | None = None
     """Steps to take; None: 200, or the number that `sample_ratio` gives."""

@@ -36,7 +36,12 @@ class InstallationCheck:
 
 
 def doctor(store: str | os.PathLike[str] | None = None) -> tuple[list[InstallationCheck], dict[str, Any]]:
-    """Run all checks, and return them with the facts about the machine that they are based on."""
+    """Run all checks, and return them with the facts about the machine that they are based on.
+
+    >>> checks, facts = fairtrial.doctor()
+    >>> bool(checks)
+    True
+    """
     facts = machine()
     checks = [
         InstallationCheck("python", sys.version_info >= (3, 11), facts["python"]),

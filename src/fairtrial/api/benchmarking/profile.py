@@ -22,6 +22,7 @@ from fairtrial.core.cautions import ONE_STEP
 from fairtrial.core.errors import Interrupted, InvalidOptions, UserError
 from fairtrial.core.options import parse_options
 from fairtrial.core.paths import ProfilePaths, RunPaths
+from fairtrial.core.results import Result
 from fairtrial.core.specs import FIXED_SEEDS
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, LoopEvents, RunContext
@@ -50,7 +51,11 @@ JUDGED_POSITIONS = 64
 
 @dataclass(frozen=True)
 class ProfileTerms:
-    """Settings of a measurement. The options of the game and the training are passed separately."""
+    """Settings of a measurement. The options of the game and the training are passed separately.
+
+    >>> fairtrial.ProfileTerms(name="first", steps=5).steps
+    5
+    """
 
     name: str | None = None
     steps: int | None = None
@@ -72,9 +77,12 @@ class ProfileTerms:
         return max(WARM_UP, lag + 1) if self.warmup and not self.smoke else 0
 
 
-@dataclass(frozen=True)
-class Profile:
-    """A snapshot that was written, and its location."""
+@dataclass(frozen=True, repr=False)
+class Profile(Result):
+    """A snapshot that was written, and its location.
+
+    >>> fairtrial.profile("rollout", terms=fairtrial.ProfileTerms(name="first", smoke=True)).place  # doctest: +SKIP
+    """
 
     document: Mapping[str, Any]
     place: ProfilePaths
@@ -85,7 +93,10 @@ class Profile:
 
 @recorded("profile")
 def profile(mode: Mode, options: Mapping[str, Any] | None = None, terms: ProfileTerms | None = None) -> Profile:
-    """Measure rollouts, updates on rollouts, or both together, and save the result under a name."""
+    """Measure rollouts, updates on rollouts, or both together, and save the result under a name.
+
+    >>> fairtrial.profile("rollout", terms=fairtrial.ProfileTerms(name="first", smoke=True))  # doctest: +SKIP
+    """
     terms = terms or ProfileTerms()
     if mode not in MODES:
         raise UserError(f"unknown profile mode '{mode}'", hint=f"Choose from {', '.join(MODES)}.")

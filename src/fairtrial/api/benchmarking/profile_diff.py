@@ -15,6 +15,7 @@ from fairtrial.core.cautions import APART, LOWER_QUALITY, OTHER_SURROUNDINGS, QU
 from fairtrial.core.conditions import ConditionResult, check
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import StorePaths
+from fairtrial.core.results import Result
 from fairtrial.core.schema import PROFILE_SCHEMA
 from fairtrial.record.profiles import find_profile, profile_names, profile_snapshots, read_profile
 from fairtrial.record.store import Store
@@ -31,9 +32,12 @@ REWARD = "the reward"
 PER_STEP = ("prompt_tokens", "completion_tokens", "decisions")
 
 
-@dataclass(frozen=True)
-class ProfileDiff:
-    """Time per step of B divided by that of A, on the steps that both took, and the work of each step."""
+@dataclass(frozen=True, repr=False)
+class ProfileDiff(Result):
+    """Time per step of B divided by that of A, on the steps that both took, and the work of each step.
+
+    >>> fairtrial.diff_profiles("first", "second").per_step  # doctest: +SKIP
+    """
 
     names: tuple[str, str]
     compared: SpeedComparison
@@ -58,7 +62,10 @@ class ProfileDiff:
 
 
 def load_profile(word: str, store: str | os.PathLike[str] | None = None) -> tuple[Path, dict[str, Any]]:
-    """Return the snapshot with this name, or in this file, and its path."""
+    """Return the snapshot with this name, or in this file, and its path.
+
+    >>> path, snapshot = fairtrial.load_profile("first")  # doctest: +SKIP
+    """
     path = find_profile(Store.at(store).paths, word)
     return path, read_profile(path, PROFILE_SCHEMA)
 
@@ -71,6 +78,8 @@ def diff_profiles(
 
     If both names have at least three measurements, these are compared, so that the variation between processes is
     known. With fewer, the assumed variation PROCESS_SPREAD is added to that of the steps.
+
+    >>> fairtrial.diff_profiles("first", "second")  # doctest: +SKIP
     """
     if not 0.5 < level < 1:
         raise UserError(f"level must lie between 0.5 and 1, not {level:g}")
@@ -158,7 +167,10 @@ def _cautions(a: Mapping[str, Any], b: Mapping[str, Any], lots: Sequence[Sequenc
 def check_profile(
     word: str, expressions: Sequence[str], store: str | os.PathLike[str] | None = None
 ) -> list[ConditionResult]:
-    """Check each expression on a snapshot."""
+    """Check each expression on a snapshot.
+
+    >>> fairtrial.check_profile("first", ["policy_lag_steps.max<=max_policy_lag_steps"])  # doctest: +SKIP
+    """
     document = load_profile(word, store)[1]
     return [check(expression, document) for expression in expressions]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from fairtrial.core.errors import UserError, all_at_once
 from fairtrial.core.formatting import counted
+from fairtrial.core.results import Result
 from fairtrial.core.untrusted import read_file
 from fairtrial.plan.study import read_mapping
 from fairtrial.sync.categories import HINT as CATEGORIES_HINT
@@ -25,11 +26,16 @@ from fairtrial.sync.trials import Trial, run_trial, split_command
 FilePath = str | os.PathLike[str]
 
 
-@dataclass(frozen=True)
-class Sync:
+@dataclass(frozen=True, repr=False)
+class Sync(Result):
     """Result of comparing the options of two programs. The result of a check that was not requested is None.
 
     `train` and `bench` are the programs as the caller named them; `names` are the names of the two commands.
+
+    >>> import click
+    >>> command = click.Command("train", params=[click.Option(["--lr"], default=0.1)])
+    >>> fairtrial.sync(command, command).status
+    'PASS'
     """
 
     train: str
@@ -122,6 +128,11 @@ def sync(
     `exclude` maps patterns of options that `bench` omits on purpose to reasons, and overrides `exclude_file`. `forbid`
     maps patterns of options that `bench` must not have to reasons. `categories` is a file that replaces the built-in
     list of which options may be excluded, and why. `interface` is the function that `bench` calls.
+
+    >>> import click
+    >>> command = click.Command("train", params=[click.Option(["--lr"], default=0.1)])
+    >>> fairtrial.sync(command, command).agrees
+    True
     """
     ours, theirs, exclusions, forbidden, kinds, function, page, words = all_at_once(
         lambda: _program(train),

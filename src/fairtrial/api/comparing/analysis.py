@@ -11,6 +11,7 @@ from fairtrial.core.deprecation import renamed_attribute
 from fairtrial.core.errors import CheckFailed, InvalidOptions
 from fairtrial.core.findings import Comparison, FilledCaution, Verdict
 from fairtrial.core.formatting import counted
+from fairtrial.core.results import Result
 from fairtrial.core.specs import covariate_metric
 from fairtrial.core.traces import Trace
 from fairtrial.core.verdict_text import family_sentence
@@ -25,7 +26,11 @@ REQUIREMENTS = ("better", "not-worse", "equivalent")
 
 @dataclass(frozen=True)
 class Question:
-    """The question to answer with the runs. None means the value from the study, or the default."""
+    """The question to answer with the runs. None means the value from the study, or the default.
+
+    >>> fairtrial.analyze("demo", question=fairtrial.Question(metrics=["eval_accuracy"], alpha=0.01)).metric
+    'eval_accuracy'
+    """
 
     metrics: Sequence[str] = ()
     direction: str | None = None
@@ -130,9 +135,13 @@ class ComparisonsOnView:
         return [InterimLook(self.asked, seeds) for seeds in self.seeds.get(study, ()) if seeds]
 
 
-@dataclass(frozen=True)
-class Analysis:
-    """The result of an analysis: the verdicts and the data behind them."""
+@dataclass(frozen=True, repr=False)
+class Analysis(Result):
+    """The result of an analysis: the verdicts and the data behind them.
+
+    >>> fairtrial.analyze("demo").metric
+    'report_accuracy'
+    """
 
     source: str
     metric: str
@@ -156,9 +165,6 @@ class Analysis:
     resampling_seed: int = 0
     on_view: Sequence[ComparisonsOnView] = field(default=(), repr=False)
     """What to record as an interim look once the analysis is shown."""
-
-    def __str__(self) -> str:
-        return self.headline
 
     @property
     def headline(self) -> str:

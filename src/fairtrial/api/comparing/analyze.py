@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from fairtrial.api.comparing.adjust import (
 )
 from fairtrial.api.comparing.analysis import Analysis, ComparisonsOnView, Question
 from fairtrial.api.comparing.context import account_of, fairness_of, in_context, shared_cautions
+from fairtrial.api.comparing.frames import in_python_words, is_frame, open_frame
 from fairtrial.api.comparing.gather import (
     RunSet,
     choose_arms,
@@ -39,6 +40,7 @@ from fairtrial.api.comparing.numbers import (
 )
 from fairtrial.api.comparing.over_tasks import over_tasks
 from fairtrial.api.comparing.published_claims import analyze_summary_table
+from fairtrial.api.comparing.settings import AnalysisSettings, settle_settings
 from fairtrial.api.comparing.shown_comparisons import comparisons_on_view, label_analysis, record_analysis
 from fairtrial.api.comparing.target import against_target, choose_candidates, refuse_without_effect
 from fairtrial.api.running.recording import recorded
@@ -69,7 +71,7 @@ from fairtrial.stats.times import compare_times
 
 @recorded("analyze")
 def analyze(
-    studies: str | Sequence[str] = (),
+    studies: Any = (),
     *,
     control: str | None = None,
     candidate: str | Sequence[str] | None = None,
@@ -81,12 +83,28 @@ def analyze(
     question: Question | None = None,
     store: str | os.PathLike[str] | None = None,
     summary_table: SummaryOptions | None = None,
+    **settings: Unpack[AnalysisSettings],
 ) -> Analysis:
-    """Compare candidates with a control: in a study, chosen runs, pairs of runs, or files from other tools.
+    """Compare candidates with a control: in a study, a data frame, chosen runs, pairs of runs, or files of other tools.
 
-    A file may also be a table of means, as printed in papers; `summary_table` supplies what such a table omits.
+    The first argument is the name of a study, or a table: a pandas or polars DataFrame, an Arrow table, a list of
+    dictionaries, or a dictionary of columns. `variant`, `seed`, `step`, `run` and `task` name its columns; usual names
+    are recognized. `metric`, `direction`, `sesoi` and the other settings can be given by keyword, or together as a
+    `Question` and `Columns`. A file may also be a table of means, as printed in papers; `summary_table` supplies what
+    such a table omits.
+
+    >>> import fairtrial
+    >>> rows = [{"algo": algo, "seed": seed, "score": seed + (algo == "new") * (1 + seed / 9)}
+    ...         for algo in ("base", "new") for seed in (1, 2, 3, 4)]
+    >>> fairtrial.analyze(rows, metric="score", variant="algo", control="base").comparisons[0].verdict
+    <Verdict.BETTER: 'better'>
     """
-    question = question or Question()
+    question, columns = settle_settings(settings, question, columns)
+    if is_frame(studies):
+        if source is not None or pairs is not None or control_run_ids or candidate_run_ids:
+            raise UserError("a frame cannot be combined with other runs", hint="Specify one source of runs.")
+        return _of_frame(studies, control, candidate, question, columns, open_store(store))
+    _refuse_frame_columns(settings, source)
     names = [studies] if isinstance(studies, str) else list(studies)
     candidates = [candidate] if isinstance(candidate, str) else list(candidate or [])
     place = open_store(store)
@@ -121,6 +139,33 @@ def analyze(
         run_set = from_runs(place, _variants(control, candidates, question), question.metric_query)
     analysis = analyze_run_set(run_set, control, candidates, question, place)
     return label_unregistered(record_analysis(analysis, place), run_set)
+
+
+def _of_frame(
+    frame: Any,
+    control: str | None,
+    candidate: str | Sequence[str] | None,
+    question: Question,
+    columns: Columns,
+    store: Store,
+) -> Analysis:
+    candidates = [candidate] if isinstance(candidate, str) else list(candidate or [])
+    if question.target is not None:
+        refuse_without_effect(question, control, paired_by_hand=False)
+    with in_python_words():
+        opened = open_frame(frame, columns, metric=question.metrics[0] if question.metrics else None)
+        run_set = from_source(opened, question.metric_query)
+        return analyze_run_set(run_set, control, candidates, question, store)
+
+
+def _refuse_frame_columns(settings: Mapping[str, Any], source: Any) -> None:
+    """Raise if columns are named, but there is no table that could have them."""
+    named = [name for name in ("variant", "step", "run", "task", "status") if name in settings]
+    if named and source is None:
+        raise UserError(
+            f"{named[0]} names a column, but the runs do not come from a table",
+            hint="Choose variants with control and candidate.",
+        )
 
 
 def analyze_unseen(study: str, store: Store, project: Path, also: Sequence[InterimLook] = ()) -> Analysis:

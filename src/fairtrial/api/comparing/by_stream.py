@@ -20,6 +20,7 @@ from fairtrial.api.running.recording import recorded
 from fairtrial.core.canonical import canonical_json
 from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution
+from fairtrial.core.results import Result
 from fairtrial.core.traces import Trace
 from fairtrial.record.store import Store, open_store
 from fairtrial.stats.components import StreamRanking, rank_streams
@@ -32,8 +33,8 @@ HELD = 0
 NO_STREAMS = "these runs did not record their random streams, so no stream can be varied alone"
 
 
-@dataclass(frozen=True)
-class ByStream:
+@dataclass(frozen=True, repr=False)
+class ByStream(Result):
     """The variation of runs when one random stream follows the run seed and the others are fixed."""
 
     metric: str
@@ -61,7 +62,10 @@ def variance_by_stream(
     window: SummaryRule | None = None,
     store: str | os.PathLike[str] | None = None,
 ) -> ByStream:
-    """Rank random streams by their noise, from variants that differ only in the streams they fix."""
+    """Rank random streams by their noise, from variants that differ only in the streams they fix.
+
+    >>> fairtrial.variance_by_stream(["streams"])  # doctest: +SKIP
+    """
     if not 0.5 < level < 1:
         raise InvalidOptions(f"level must lie between 0.5 and 1, not {level!r}")
     references = [runs] if isinstance(runs, str) else list(runs)

@@ -47,6 +47,15 @@ def main_chart(analysis: Analysis, path: Path) -> None:
     charts.save(charts.with_note(chart, _note(analysis)), path)
 
 
+def comparison_chart(comparison: Comparison, path: Path) -> None:
+    """Write the chart of one comparison: the paired differences, or the interval if runs are not paired."""
+    if not comparison.effect.samples:
+        raise NothingToDraw(
+            "an unpaired comparison has no differences to draw", hint="Use analyze(), whose chart shows the interval."
+        )
+    charts.save(_differences(comparison), path)
+
+
 def write_plots(analysis: Analysis, folder: Path) -> list[Path]:
     """Write every chart that the analysis has numbers for, as PNG, and return the paths."""
     try:

@@ -27,6 +27,7 @@ from fairtrial.api.running.recording import recorded
 from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.readers import Columns
+from fairtrial.core.results import Result
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
 from fairtrial.costs.cost import CostModel
@@ -77,8 +78,8 @@ class Pilot:
         return self.of_runs.times(paired_sd(1.0, correlation or 0.0)) if paired else self.of_runs
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Result):
     """The number of runs per arm: `seeds` is the plan, `seeds_at_sd` would suffice if the noise were exactly `sd`.
 
     `freedom` is the degrees of freedom of a pilot's noise; the plan then has the requested power on average over the
@@ -152,6 +153,9 @@ def power(
 
     The noise is `sd`, or it is measured in earlier runs: `pilot` names runs in a store; `source` names result files,
     from which `variant` selects one or two variants. The effect in a pilot is never used for planning.
+
+    >>> fairtrial.power(sesoi=0.01, sd=0.01, design="paired")
+    <Plan: 10 seeds per variant to detect a difference of 0.0100 (paired, two-sided, α = 0.05, power 80 %): 20 runs.>
     """
     pilot = [pilot] if isinstance(pilot, str) else list(pilot)
     variants = [variant] if isinstance(variant, str) else list(variant)

@@ -30,6 +30,7 @@ from fairtrial.core.directions import Direction
 from fairtrial.core.errors import StoreError, UserError
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.readers import Columns
+from fairtrial.core.results import Result
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import confirmation_seeds
 from fairtrial.core.traces import Trace
@@ -45,8 +46,8 @@ MOST_LISTED = 50
 """Largest number of seeds that a suggested command lists explicitly."""
 
 
-@dataclass(frozen=True)
-class Variance:
+@dataclass(frozen=True, repr=False)
+class Variance(Result):
     """The noise of one variant, by summary: `auc` and `derivative`, or `last` if each run has a single value."""
 
     metric: str
@@ -106,7 +107,11 @@ def variance(
     seed: int = 0,
     store: str | os.PathLike[str] | None = None,
 ) -> Variance:
-    """Compute how many seeds bring the half-width of the mean's interval to the threshold, for area and slope."""
+    """Compute how many seeds bring the half-width of the mean's interval to the threshold, for area and slope.
+
+    >>> fairtrial.variance(["demo:base"]).variant
+    'base'
+    """
     if threshold is not None and threshold_abs is not None:
         raise UserError("--threshold and --threshold-abs cannot be combined; pass one of them")
     relative = threshold_abs is None

@@ -39,11 +39,14 @@ class Project:
         return os.environ.get(STORE_VARIABLE) or project_store(self.paths.artifact)
 
 
-def init_artifact(folder: Path, values: Mapping[str, Any]) -> Project:
+def init_artifact(folder: str | os.PathLike[str], values: Mapping[str, Any]) -> Project:
     """Write artifact.yaml and CITATION.cff into a folder that has neither.
 
     Without authors, the user name from git's configuration is used, else `unknown`. Without a license, none is chosen.
+
+    >>> project = fairtrial.init_artifact("project", {"id": "a1", "title": "A test", "type": "model"})
     """
+    folder = Path(folder)
     paths = ProjectPaths(folder)
     today = datetime.now(UTC).date().isoformat()
     authors, source = (values["authors"], "given") if values.get("authors") else _default_authors(folder)
@@ -92,7 +95,10 @@ def store_of_registration(path: Path) -> str | None:
 
 
 def add_file(file: str | os.PathLike[str], artifact: str | os.PathLike[str] | None = None) -> str:
-    """Add a file, such as redirected output, to the project; return its name there."""
+    """Add a file, such as redirected output, to the project; return its name there.
+
+    >>> fairtrial.add_file("log.txt", artifact="project/artifact.yaml")  # doctest: +SKIP
+    """
     project = load_project(artifact)
     path = Path(file).absolute()
     name = file_in(project, path)
@@ -138,7 +144,10 @@ def file_in(project: Project, path: Path) -> str:
 
 
 def cite(style: str = "bibtex", artifact: str | os.PathLike[str] | None = None) -> str:
-    """Return the citation of the artifact as bibtex, cff or apa."""
+    """Return the citation of the artifact as bibtex, cff or apa.
+
+    >>> print(fairtrial.cite("bibtex", artifact="project/artifact.yaml"))  # doctest: +SKIP
+    """
     if style not in STYLES:
         raise UserError(unknown("style", style, STYLES))
     return cited(load_project(artifact).artifact, style)

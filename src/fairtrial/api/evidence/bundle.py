@@ -77,7 +77,11 @@ FEW_COMPARISONS = 2
 
 @dataclass(frozen=True)
 class BundleTerms:
-    """What goes into a bundle. Without names of studies, all studies of the store."""
+    """What goes into a bundle. Without names of studies, all studies of the store.
+
+    >>> fairtrial.BundleTerms(studies=["demo"], charts=False).studies
+    ['demo']
+    """
 
     studies: Sequence[str] = ()
     checkpoints: bool = False
@@ -92,7 +96,10 @@ class BundleTerms:
 
 @dataclass(frozen=True)
 class Bundled:
-    """A bundle that was written, or would be in a dry run. `path` is None for a dry run."""
+    """A bundle that was written, or would be in a dry run. `path` is None for a dry run.
+
+    >>> fairtrial.bundle("project/artifact.yaml", dry_run=True).files  # doctest: +SKIP
+    """
 
     path: Path | None
     studies: Sequence[str]
@@ -159,7 +166,10 @@ def bundle(
     dry_run: bool = False,
     terms: BundleTerms | None = None,
 ) -> Bundled:
-    """Make the bundle of a project: a zip, or a folder with the same content. The same state gives the same bytes."""
+    """Make the bundle of a project: a zip, or a folder with the same content. The same state gives the same bytes.
+
+    >>> fairtrial.bundle("project/artifact.yaml", zipped=True).path  # doctest: +SKIP
+    """
     terms = terms or BundleTerms()
     project = load_project(artifact)
     target = _target(project, output, zipped=zipped)

@@ -21,7 +21,10 @@ from fairtrial.research.zenodo import API, API_VARIABLE, TOKEN_VARIABLE, check_a
 
 @dataclass(frozen=True)
 class Deposit:
-    """A prepared upload, and the draft that it created. `draft` is None if nothing was uploaded."""
+    """A prepared upload, and the draft that it created. `draft` is None if nothing was uploaded.
+
+    >>> fairtrial.deposit("bundle.zip").why_not  # doctest: +SKIP
+    """
 
     api: str
     bundle: Path
@@ -41,7 +44,10 @@ class Deposit:
 
 
 def deposit(bundle: str | os.PathLike[str], *, api: str | None = None, yes: bool = False) -> Deposit:
-    """Write the metadata next to the bundle and return the upload commands; with a token and `yes`, upload a draft."""
+    """Write the metadata next to the bundle and return the upload commands; with a token and `yes`, upload a draft.
+
+    >>> fairtrial.deposit("bundle.zip").commands  # doctest: +SKIP
+    """
     path = Path(bundle)
     if not path.is_file():
         raise UserError(f"no bundle {path}", hint="Make one with: fairtrial research bundle --zip")

@@ -29,7 +29,10 @@ def export(
     output: str | os.PathLike[str] | None = None,
     terms: BundleTerms | None = None,
 ) -> Path:
-    """Write the export and return its path. Existing files are never overwritten."""
+    """Write the export and return its path. Existing files are never overwritten.
+
+    >>> fairtrial.export("project/artifact.yaml", to="markdown")  # doctest: +SKIP
+    """
     if to not in KINDS:
         raise UserError(unknown("kind of export", to, KINDS))
     if to == FOLDER:

@@ -49,6 +49,9 @@ class Intent:
 
     `command` is the command line that the study was made from, if any. `derive` is the number of seeds to derive from
     the registration; None: use the seeds of the study.
+
+    >>> fairtrial.Intent(study="study.yaml", stopping_rule="15 seeds").stopping_rule
+    '15 seeds'
     """
 
     study: Study | None = None
@@ -72,7 +75,10 @@ def preregister(
     late: bool = False,
     store: str | os.PathLike[str] | None = None,
 ) -> Registered:
-    """Write, hash, sign and list a registration. If results already exist, it must be marked as `late`."""
+    """Write, hash, sign and list a registration. If results already exist, it must be marked as `late`.
+
+    >>> fairtrial.preregister("project/artifact.yaml", hypothesis="B beats A", methods="t test")  # doctest: +SKIP
+    """
     intent = intent or Intent()
     project = load_project(artifact)
     _check_words({"--hypothesis": hypothesis, "--methods": methods, "--stopping-rule": intent.stopping_rule})

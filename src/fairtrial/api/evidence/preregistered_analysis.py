@@ -66,6 +66,8 @@ def analyze_by_plan(
 
     `asked` holds what the caller wants differently, by the names of `Question`, `control` and `candidates`. This is
     analyzed separately and labeled exploratory.
+
+    >>> fairtrial.analyze_by_plan("registrations/1.yaml")  # doctest: +SKIP
     """
     registration = _intact(Path(plan))
     place = open_store(store or store_of_registration(registration.path), str(registration.study))

@@ -57,7 +57,10 @@ MALFORMED = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError
 
 @dataclass(frozen=True)
 class CheckedBundle(VerificationSummary):
-    """Results of the checks of a bundle, and of the registrations in it."""
+    """Results of the checks of a bundle, and of the registrations in it.
+
+    >>> fairtrial.verify_bundle("bundle.zip").checks  # doctest: +SKIP
+    """
 
     path: Path
     checks: Sequence[VerificationCheck]
@@ -89,6 +92,8 @@ def verify_bundle(
 
     `trust`: public keys; the bundle, its registrations and their ledger must be signed with one of them. `published`:
     a copy of a registration's anchor that was kept elsewhere.
+
+    >>> fairtrial.verify_bundle("bundle.zip").to_dict()  # doctest: +SKIP
     """
     path = Path(path)
     keys = read_trusted(trust)

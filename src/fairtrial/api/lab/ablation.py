@@ -20,6 +20,7 @@ from fairtrial.core.cautions import IDENTICAL_ROWS
 from fairtrial.core.errors import InvalidOptions, RunsFailed
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.results import Result
 from fairtrial.plan.ablations import FULL, Removed, check_components, removals, variant_of, variants_without
 from fairtrial.plan.cells import resolve
 from fairtrial.plan.study import Study, read_mapping
@@ -61,9 +62,12 @@ class AblationRow:
         }
 
 
-@dataclass(frozen=True)
-class Ablation:
-    """The full model first, then one row per set of removed components."""
+@dataclass(frozen=True, repr=False)
+class Ablation(Result):
+    """The full model first, then one row per set of removed components.
+
+    >>> fairtrial.ablation(["temperature"]).baseline  # doctest: +SKIP
+    """
 
     study: str
     metric: str
@@ -114,6 +118,8 @@ def ablation(
     The base is the combined strategy on a student that has spatial maps. `base`, a mapping of options or a YAML file
     with one, overrides these defaults, and `options` overrides both. `also` names combinations (`a+b`); `all_pairs` and
     `factorial` remove several components at once, which gives interactions.
+
+    >>> fairtrial.ablation(["temperature"], options={"steps": 50})  # doctest: +SKIP
     """
     terms = terms or LabConfig(runs=RUNS)
     plan = _lay_out_study(

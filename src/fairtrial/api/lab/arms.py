@@ -47,6 +47,9 @@ class LabConfig(ExecutionPolicy):
     """How a lab command runs and judges, apart from the question that it asks.
 
     It is also the execution policy of its runs, with stacking enabled by default.
+
+    >>> fairtrial.LabConfig(runs=3, level=0.9, study="grid").level
+    0.9
     """
 
     stack: bool = field(default=True, kw_only=True)

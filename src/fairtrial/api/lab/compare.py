@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from fairtrial.api.comparing.compare import compare_given
 from fairtrial.api.lab.arms import LabConfig, Ran, check_terms, lab_name, mean_loss, on_view, run_arms
 from fairtrial.api.running.planning import load_checked_recipe
 from fairtrial.api.running.recording import recorded
 from fairtrial.api.running.registered import as_registered
 from fairtrial.core.cautions import DEAD_ARMS, MATCHED_BY_TIME, NOTHING_TO_MATCH
+from fairtrial.core.deprecation import warn_renamed
 from fairtrial.core.devices import GIGABYTE
 from fairtrial.core.errors import InvalidOptions, RunsFailed, unknown
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Verdict
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.results import Result
 from fairtrial.core.runs import Run, Status
 from fairtrial.plan.cells import resolve
 from fairtrial.plan.study import Study
@@ -57,9 +61,12 @@ class Strategy:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class StrategyComparison:
-    """Strategies, best first, and the comparisons of all pairs, judged as one family."""
+@dataclass(frozen=True, repr=False)
+class StrategyComparison(Result):
+    """Strategies, best first, and the comparisons of all pairs, judged as one family.
+
+    >>> fairtrial.compare_strategies(["kd", "mse"]).significant  # doctest: +SKIP
+    """
 
     study: str
     metric: str
@@ -128,6 +135,8 @@ def compare_strategies(
 
     Time and tensor memory are measured on runs in their own process. `compute_matched` adds a second baseline that
     trains as long as the slowest strategy took.
+
+    >>> fairtrial.compare_strategies(["kd", "mse"]).best  # doctest: +SKIP
     """
     terms = terms or LabConfig(runs=RUNS)
     study = as_registered(plan_compare(strategies, options=options, family=family, terms=terms), terms.plan)
@@ -149,7 +158,46 @@ def compare_strategies(
     return _judge(ran, study.study, replace(judged, direction=ran.direction), adjustment, terms, cautions)
 
 
-compare = compare_strategies
+_OF_STRATEGIES = frozenset({"strategies", "options", "compute_matched", "terms"})
+"""Arguments that only `compare_strategies` takes; `compare` was its name once."""
+
+
+def compare(
+    control: Any = None,
+    candidate: Any = None,
+    *,
+    paired: bool | None = None,
+    names: tuple[str, str] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Compare a candidate with a control, whatever they are, and return the `Comparison`: verdict, effect, interval.
+
+    Both are one of: scores, one per run, as a list, an array or a Series; a mapping from seed to score, or a Series
+    with seeds as its index; a data frame with a column of scores; a variant of a recorded study, as `STUDY:VARIANT`;
+    recorded runs. One frame or one study with two variants can be given alone.
+
+    Scores with seeds are paired by seed. Scores without seeds are paired by position with `paired=True` and are
+    otherwise not paired. NaN and None are lost runs. Settings are those of `analyze`: `metric`, `direction`, `sesoi`,
+    `alpha`, `side`, `method` and, for frames, the names of columns. Without a metric, higher scores are better.
+
+    >>> import fairtrial
+    >>> comparison = fairtrial.compare([0.81, 0.80, 0.83, 0.79], [0.85, 0.83, 0.88, 0.84], paired=True)
+    >>> print(comparison)  # doctest: +ELLIPSIS
+    candidate is better than control: +0.0425 [...
+    >>> fairtrial.compare({1: 0.5, 2: 0.4, 3: 0.6}, {3: 0.5, 1: 0.4, 2: 0.31}, metric="loss").verdict
+    <Verdict.BETTER: 'better'>
+    """
+    former = _OF_STRATEGIES & set(settings)
+    if former or (candidate is None and _are_strategies(control)):
+        warn_renamed("fairtrial.compare() of strategies", "fairtrial.compare_strategies()", stacklevel=2)
+        given = {"strategies": control} if control is not None else {}
+        return cast(Comparison, compare_strategies(**given, **settings))
+    return compare_given(control, candidate, paired=paired, names=names, store=store, settings=settings)
+
+
+def _are_strategies(given: Any) -> bool:
+    return isinstance(given, list | tuple) and bool(given) and all(each in (*STRATEGIES, BASELINE) for each in given)
 
 
 def plan_compare(

@@ -34,6 +34,7 @@ from fairtrial.core.cautions import (
 from fairtrial.core.errors import InvalidOptions, RunsFailed, UserError
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.results import Result
 from fairtrial.core.specs import confirmation_seeds, split_and_quantity
 from fairtrial.plan.cells import name_of, resolve
 from fairtrial.plan.grids import GridAxis, GridPoint, beyond, defaults_of, lay_out, parse_axis, span
@@ -93,9 +94,15 @@ class Confirmation:
         }
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """A finished sweep. `best` is the selection estimate; `confirmation` the unbiased one, if requested."""
+@dataclass(frozen=True, repr=False)
+class Sweep(Result):
+    """A finished sweep. `best` is the selection estimate; `confirmation` the unbiased one, if requested.
+
+    >>> result = fairtrial.sweep(
+    ...     "fake", ["effect=0,0.2"], options={"steps": 5}, terms=fairtrial.LabConfig(runs=3, study="grid"))
+    >>> len(result.points)
+    2
+    """
 
     kind: str
     study: str
@@ -169,7 +176,10 @@ def _row(point: SweepPoint) -> dict[str, Any]:
 def temperature_sweep(
     start: float = 1.0, end: float = 8.0, step: float = 0.5, runs: int | Sequence[int] | None = None, **settings: Any
 ) -> Sweep:
-    """Distill at every temperature of a range. Takes the arguments of `sweep`; `options` are those of `distill`."""
+    """Distill at every temperature of a range. Takes the arguments of `sweep`; `options` are those of `distill`.
+
+    >>> fairtrial.temperature_sweep(1.0, 8.0, 0.5, runs=3).best_param  # doctest: +SKIP
+    """
     axis = span("temperature", start, end, step)
     return unrecorded(sweep)("distill", [axis], kind="temperature", **_with_runs(settings, runs))
 
@@ -178,7 +188,10 @@ def temperature_sweep(
 def alpha_sweep(
     start: float = 0.0, end: float = 1.0, step: float = 0.1, runs: int | Sequence[int] | None = None, **settings: Any
 ) -> Sweep:
-    """Distill with every weight of the teacher (alpha) in a range."""
+    """Distill with every weight of the teacher (alpha) in a range.
+
+    >>> fairtrial.alpha_sweep(0.0, 1.0, 0.5, runs=3).best_param  # doctest: +SKIP
+    """
     return unrecorded(sweep)("distill", [span("alpha", start, end, step)], kind="alpha", **_with_runs(settings, runs))
 
 
@@ -213,6 +226,11 @@ def sweep(
     `params` are strings such as `temperature=1:8:0.5`, `alpha=0.1,0.5` or `learning_rate=log:1e-4:1e-1:7`. The winner
     is chosen on the eval split. `confirm` is the number of fresh seeds on which the winner and the baseline run again,
     with fresh report data.
+
+    >>> result = fairtrial.sweep(
+    ...     "fake", ["effect=0,0.2"], options={"steps": 5}, terms=fairtrial.LabConfig(runs=3, study="grid"))
+    >>> result.best_param
+    0.2
     """
     terms = terms or LabConfig()
     plan = _lay_out_study(

@@ -15,6 +15,7 @@ from fairtrial.api.running.recomputing import FROM_SERIES_AND_TIMES, Recomputabl
 from fairtrial.api.running.recording import recorded, unrecorded
 from fairtrial.core.cautions import CONVERTED_HOURS, NOT_FITTING
 from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.core.results import Result
 from fairtrial.costs.analysis import CostPerformanceAnalysis
 from fairtrial.costs.cost import CostModel, Priced
 from fairtrial.costs.frontier import Frontier, OptimizationTarget, corner_of
@@ -24,9 +25,17 @@ from fairtrial.record.store import Store
 from fairtrial.stats.sweeps import mean_of
 
 
-@dataclass(frozen=True)
-class CostPerformance:
-    """Every configuration priced on one card, with the Pareto frontier of the objectives."""
+@dataclass(frozen=True, repr=False)
+class CostPerformance(Result):
+    """Every configuration priced on one card, with the Pareto frontier of the objectives.
+
+    >>> import pathlib
+    >>> points = pathlib.Path("points.json")
+    >>> _ = points.write_text(
+    ...     '[{"name": "small", "hours": 1, "accuracy": 0.8, "memory": 4, "device": "t4"}]')
+    >>> fairtrial.cost_performance(fairtrial.Source(configs="points.json"), gpu="t4").model.card.name
+    't4'
+    """
 
     model: CostModel
     frontier: Frontier
@@ -102,7 +111,15 @@ def cost_performance(
     terms: LabConfig | None = None,
     today: date | None = None,
 ) -> CostPerformance:
-    """Price the configurations of a source on a card; `reference` is the reference point for the hypervolume."""
+    """Price the configurations of a source on a card; `reference` is the reference point for the hypervolume.
+
+    >>> import pathlib
+    >>> points = pathlib.Path("points.json")
+    >>> _ = points.write_text(
+    ...     '[{"name": "small", "hours": 1, "accuracy": 0.8, "memory": 4, "device": "t4"}]')
+    >>> fairtrial.cost_performance(fairtrial.Source(configs="points.json"), gpu="t4").rows()[0]["cost"]
+    0.5
+    """
     terms, today = terms or LabConfig(), today or date.today()
     check_terms(terms)
     gathered = gather_points(source or Source(), terms, today, gpu, lambda: _check_asked(objectives, reference))

@@ -41,7 +41,11 @@ ENOUGH = 5
 
 @dataclass(frozen=True)
 class Source:
-    """Where the points come from. Set at most one of study, file and training; with none, the newest study is used."""
+    """Where the points come from. Set at most one of study, file and training; with none, the newest study is used.
+
+    >>> fairtrial.Source(configs="points.json").configs
+    'points.json'
+    """
 
     study: str | None = None
     configs: str | os.PathLike[str] | None = None

@@ -31,6 +31,7 @@ from fairtrial.core.deprecation import renamed_attribute
 from fairtrial.core.directions import settle
 from fairtrial.core.errors import all_at_once
 from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.core.results import Result
 from fairtrial.costs.analysis import CostPerformanceAnalysis
 from fairtrial.costs.choice import CARD_MEMORY, LIKELY, Candidate, Constraints, Recommendation
 from fairtrial.costs.cost import CostModel
@@ -45,9 +46,18 @@ ANY = "any"
 NEARLY_FULL = 0.9
 
 
-@dataclass(frozen=True)
-class Advice:
-    """The recommendation, the points that it is based on, and cautions."""
+@dataclass(frozen=True, repr=False)
+class Advice(Result):
+    """The recommendation, the points that it is based on, and cautions.
+
+    >>> import pathlib
+    >>> points = pathlib.Path("points.json")
+    >>> _ = points.write_text(
+    ...     '[{"name": "small", "hours": 1, "accuracy": 0.8, "memory": 4, "device": "t4"}]')
+    >>> fairtrial.recommend(
+    ...     fairtrial.Source(configs="points.json"), fairtrial.Constraints(max_cost=0.1), gpu="t4").feasible
+    False
+    """
 
     recommendation: Recommendation
     gathered: Points
@@ -130,7 +140,16 @@ def recommend(
     terms: LabConfig | None = None,
     today: date | None = None,
 ) -> Advice:
-    """Find the best configuration that meets the constraints on a card, or on any card with `gpu="any"`."""
+    """Find the best configuration that meets the constraints on a card, or on any card with `gpu="any"`.
+
+    >>> import pathlib
+    >>> points = pathlib.Path("points.json")
+    >>> _ = points.write_text(
+    ...     '[{"name": "small", "hours": 1, "accuracy": 0.8, "memory": 4, "device": "t4"}]')
+    >>> fairtrial.recommend(
+    ...     fairtrial.Source(configs="points.json"), fairtrial.Constraints(max_cost=5), gpu="t4").feasible
+    True
+    """
     terms, today, constraints = terms or LabConfig(), today or date.today(), constraints or Constraints()
     check_terms(terms)
     source, several = source or Source(), gpu.lower() == ANY

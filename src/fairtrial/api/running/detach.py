@@ -49,7 +49,10 @@ def _collect_the_ended() -> None:
 
 @dataclass(frozen=True)
 class Detached:
-    """A launcher in the background. `pid` is None if there was nothing to do."""
+    """A launcher in the background. `pid` is None if there was nothing to do.
+
+    >>> fairtrial.detach(study).pid  # doctest: +SKIP
+    """
 
     study: str
     store: str
@@ -64,7 +67,10 @@ class Detached:
 def detach(
     study: Study, *, store: str | os.PathLike[str] | None = None, terms: ExecutionPolicy | None = None
 ) -> Detached:
-    """Launch a study in a process that outlives this one. Returns when that process is running the study."""
+    """Launch a study in a process that outlives this one. Returns when that process is running the study.
+
+    >>> fairtrial.detach(study).log  # doctest: +SKIP
+    """
     _collect_the_ended()
     place = Store.at(store)
     log = place.paths.launch_log(study.study)

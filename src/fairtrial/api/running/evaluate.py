@@ -18,6 +18,7 @@ from fairtrial.core.cautions import REPORT_NOT_FRESH
 from fairtrial.core.errors import StoreError, UserError, all_at_once
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.options import parse_options, result_options
+from fairtrial.core.results import Result
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.core.scores import NORMALIZED, References
 from fairtrial.core.specs import Job
@@ -66,9 +67,13 @@ class CheckpointEvaluation:
         }
 
 
-@dataclass(frozen=True)
-class CheckpointEvaluations:
-    """All evaluated checkpoints, and the mean gap between selection and confirmation."""
+@dataclass(frozen=True, repr=False)
+class CheckpointEvaluations(Result):
+    """All evaluated checkpoints, and the mean gap between selection and confirmation.
+
+    >>> len(fairtrial.evaluate(["demo/base.seed1072", "demo/new.seed1072"]).runs)
+    2
+    """
 
     runs: Sequence[CheckpointEvaluation]
     gap: Estimate | None
@@ -96,6 +101,9 @@ def evaluate(
     """Re-evaluate checkpoints of runs and store each result with its run.
 
     With `confirm`, evaluate on held-out episodes or data, and compare with the value that selected the checkpoint.
+
+    >>> fairtrial.evaluate(["demo/base.seed1072"]).runs[0].checkpoint
+    'best'
     """
     if episodes is not None and episodes < 1:
         raise UserError(f"episodes must be at least 1, not {episodes}")
@@ -240,7 +248,7 @@ def _write_down(checkpoint_evaluation: CheckpointEvaluation) -> None:
     try:
         recorder.write_event(EVALUATION, **document)
     finally:
-        recorder.close()
+        recorder.release()
     Store.at(checkpoint_evaluation.run.path.parent.parent).push_events(
         checkpoint_evaluation.run.study, checkpoint_evaluation.run.id
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,15 @@ from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.plan.study import DEFAULT_SEEDS, Study
 
 
-def write_study(path: Path, *, recipe: str = "distill", study: str | None = None, force: bool = False) -> Path:
-    """Write a study file for a recipe, with every key and every option explained in place."""
+def write_study(
+    path: str | os.PathLike[str], *, recipe: str = "distill", study: str | None = None, force: bool = False
+) -> Path:
+    """Write a study file for a recipe, with every key and every option explained in place.
+
+    >>> fairtrial.write_study("second.yaml", recipe="fake").name
+    'second.yaml'
+    """
+    path = Path(path)
     loaded = load_recipe(recipe)
     if path.exists() and not force:
         raise UserError(f"{path} already exists", hint="Choose another --output, or overwrite it with --force.")

@@ -48,6 +48,7 @@ from fairtrial.core.formatting import counted
 from fairtrial.core.options import CPU, describe_options, parse_options
 from fairtrial.core.paths import DEPENDENCIES_STUDY
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.results import Result
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.secrets import references
 from fairtrial.core.specs import RunSpec, split_and_quantity
@@ -81,9 +82,15 @@ SKYPILOT = "skypilot"
 MOST_NAMED = 5
 
 
-@dataclass(frozen=True)
-class Launched:
-    """The state of a study after a launch."""
+@dataclass(frozen=True, repr=False)
+class Launched(Result):
+    """The state of a study after a launch.
+
+    >>> study = fairtrial.Study(
+    ...     study="demo", recipe="fake", variants={"base": {}, "new": {"effect": 0.1}}, options={"steps": 20}, seeds=4)
+    >>> [arm.completed for arm in fairtrial.launch(study).arms]
+    [4, 4]
+    """
 
     study: str
     store: str
@@ -176,6 +183,11 @@ def launch(
 
     A registered study runs with its registered seeds and options. The caller sees the returned differences, so the
     study records an interim look, as it does for `analyze`.
+
+    >>> study = fairtrial.Study(
+    ...     study="demo", recipe="fake", variants={"base": {}, "new": {"effect": 0.1}}, options={"steps": 20}, seeds=4)
+    >>> len(fairtrial.launch(study).runs)
+    8
     """
     return _with_look_labels(*_fill(study, store, terms or ExecutionPolicy()))
 

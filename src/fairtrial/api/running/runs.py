@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,9 @@ from typing import Any
 from fairtrial.api.running.recording import recorded
 from fairtrial.core.conditions import RowFilter
 from fairtrial.core.errors import StoreError, UsageError, UserError, all_at_once, unknown
+from fairtrial.core.formatting import counted
 from fairtrial.core.regular_files import open_regular
+from fairtrial.core.results import Result
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.record.index import all_rows, newest_first, pick
 from fairtrial.record.lines import end_of_lines, events_named, is_torn, line_blocks, reversed_lines
@@ -28,6 +31,22 @@ MOST_VERIFIED_BYTES = 32 << 20
 """Only files up to this size are verified against their checksum, so that `tail` stays fast on long files."""
 
 
+class RunList(list[Row], Result):
+    """Runs as rows, newest first. It is a list, and it prints and converts like other results."""
+
+    __str__ = Result.__str__
+    __repr__ = Result.__repr__
+
+    @property
+    def headline(self) -> str:
+        counts = Counter(row["status"] for row in self)
+        message = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+        return counted(len(self), "run") + (f": {message}" if message else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"runs": columns_of(self)}
+
+
 def list_runs(
     *,
     store: StoreLocation = None,
@@ -35,10 +54,13 @@ def list_runs(
     variant: str | None = None,
     status: str | None = None,
     where: Sequence[str] = (),
-) -> list[Row]:
+) -> RunList:
     """Return one row per run, newest first, filtered. Conditions look like `learning_rate>0.01` or `seed=1072`.
 
     Names are looked up in the row, then in the options, then in the final metric values.
+
+    >>> fairtrial.list_runs(study="demo", variant="base")
+    <RunList: 4 runs: 4 completed>
     """
     if status is not None and status not in list(Status):
         raise UsageError(unknown("status", status, list(Status)))
@@ -51,7 +73,7 @@ def list_runs(
         tests.append(lambda row: bool(row["status"] == status))
     for test in tests:
         rows = [row for row in rows if test(row)]
-    return newest_first(rows)
+    return RunList(newest_first(rows))
 
 
 def _recorded_number(value: Any) -> float:
@@ -80,7 +102,11 @@ class Shown:
 
 
 def show_run(reference: str, *, store: StoreLocation = None, lines: int = 10) -> Shown:
-    """Return a run with its metrics and log. For a damaged run: the intact parts, and why it is damaged."""
+    """Return a run with its metrics and log. For a damaged run: the intact parts, and why it is damaged.
+
+    >>> fairtrial.show_run("demo/base.seed1072").run.name
+    'demo/base.seed1072'
+    """
     run = _existing(store).find(reference)
     brief: dict[str, Any] = {}
     if run.status is not Status.DAMAGED:
@@ -202,6 +228,9 @@ def export_runs(
     """Yield one row per metric value of the chosen runs, for other tools to read.
 
     A damaged run yields one row with that status and no metric; `damaged` is called with its name and the reason.
+
+    >>> sorted(next(iter(fairtrial.export_runs(["demo/base.seed1072"]))))[:3]
+    ['attempt', 'metric', 'run']
     """
     for run in sorted(_existing(store).match(references), key=lambda run: run.name):
         try:
@@ -242,6 +271,9 @@ def query(
     """Query the store with SQL. Tables: `runs` (one row per run) and `metrics` (one row per value).
 
     Damaged runs have no metrics; `damaged` is called with the name of each and the reason.
+
+    >>> fairtrial.query("select count(*) as n from runs where study = 'demo'")[1]
+    [(8,)]
     """
     from fairtrial.record.sql import run_query
 

@@ -17,9 +17,11 @@ import contextlib
 import json
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, NoReturn
 
 from fairtrial.api.running.script_names import script_spec
@@ -29,7 +31,7 @@ from fairtrial.core.directions import checked as checked_direction
 from fairtrial.core.errors import CellConflict, StoreError, UserError
 from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE, RunPaths
 from fairtrial.core.run_metadata import RunMetadata
-from fairtrial.core.runs import Run
+from fairtrial.core.runs import Run, Status
 from fairtrial.core.secrets import redact_config
 from fairtrial.core.specs import RunSpec, split_and_quantity
 from fairtrial.record.claims import Claim, ClaimedElsewhere
@@ -44,7 +46,7 @@ from fairtrial.record.studies import load_plan
 def run(
     *,
     seed: int | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: Any = None,
     study: str | None = None,
     variant: str | None = None,
     best_metric: str | None = None,
@@ -54,15 +56,22 @@ def run(
     store: str | os.PathLike[str] | None = None,
     replace: bool = False,
     secrets: Sequence[str] = (),
-) -> Recorder:
-    """Record this script's training. Returns a recorder with `log`, `evaluated`, `save` and `resume`.
+) -> ScriptRun:
+    """Record this script's training. Returns a run with `log`, `evaluated`, `save`, `resume` and `finish`.
 
-    `config` identifies the variant; using the same study and variant with another config is an error. A `seed` in it
-    is the seed of the run, so that `config=vars(args)` gives one variant with many seeds.
+    `config` is a mapping, an `argparse.Namespace` or a dataclass and identifies the variant; using the same study and
+    variant with another config is an error. A `seed` in it is the seed of the run, so that `config=args` gives one
+    variant with many seeds.
     `best_metric` selects `best.pt`; `metric` is the metric that the run is judged by. `best_mode` and `direction` are
     their directions, `max` or `min`. Without them, the metric's name decides (a loss should be low), and a name that
     does not imply a direction is an error.
     Values in `config` that look like credentials, and those that `secrets` names, are not recorded.
+
+    >>> with fairtrial.run(study="mine", variant="base", seed=1) as run:
+    ...     run.log(1, loss=0.5)
+    ...     run.log({"loss": 0.4}, step=2)
+    >>> run.metadata.status
+    'completed'
     """
     for name, given in (("best_mode", best_mode), ("direction", direction)):
         if given is not None:
@@ -70,11 +79,35 @@ def run(
     joined = os.environ.get(JOIN_VARIABLE)
     judged = _Judged(metric, direction, best_metric, best_mode)
     recorder = _join(Path(joined), judged) if joined else _begin(
-        seed, *redact_config(_as_json(config or {}), secrets), study, variant, judged, Store.at(store), replace=replace
+        seed, *redact_config(_as_json(config), secrets), study, variant, judged, Store.at(store), replace=replace
     )  # fmt: skip
     _note_exit_codes()
     atexit.register(_finish_at_exit, recorder)
     return recorder
+
+
+class ScriptRun(Recorder):
+    """The run of a user's script, as `fairtrial.run` returns it."""
+
+    _refused = False
+
+    def finish(
+        self, status: Status | str = Status.COMPLETED, reason: str | None = None, *, hint: str | None = None,
+        cpu_s: float | None = None, hold: bool = False,
+    ) -> Run:  # fmt: skip
+        try:
+            return super().finish(status, reason, hint=hint, cpu_s=cpu_s, hold=hold)
+        except StoreError:  # its files were damaged; `close` must leave it resumable, not end it again
+            self._refused = True
+            raise
+
+    def close(self) -> None:
+        """End the run as completed, or as failed while an exception is being handled. `finish` sets other statuses."""
+        if self._refused:
+            self.release()
+        else:
+            error = sys.exception()
+            self.__exit__(type(error) if error else None, error, None)
 
 
 @dataclass(frozen=True)
@@ -133,9 +166,9 @@ def _planned(metric: str, plan: Mapping[str, Any] | None) -> list[str]:
     return [str(plan["direction"])]
 
 
-def _join(folder: Path, given: _Judged) -> Recorder:
+def _join(folder: Path, given: _Judged) -> ScriptRun:
     token = os.environ.get(TOKEN_VARIABLE)
-    recorder = Recorder.attach(RunPaths(folder), int(token) if token else None)
+    recorder = ScriptRun.attach(RunPaths(folder), int(token) if token else None)
     plan = None
     with contextlib.suppress(StoreError):  # a damaged study file must not stop a training
         plan = load_plan(Store.at(folder.parent.parent), recorder.metadata.study)
@@ -161,7 +194,7 @@ def _begin(
     store: Store,
     *,
     replace: bool,
-) -> Recorder:
+) -> ScriptRun:
     spec = script_spec(seed, config, study, variant, store)
     given.settled(None if replace else _metadata_of(store, spec))  # raise before anything is claimed or archived
     store.check_writable()
@@ -173,7 +206,7 @@ def _begin(
         sys.stderr.write(f"fairtrial: config values redacted because they are secrets: {', '.join(redacted)}\n")
         caution = REDACTED_CONFIG.fill(names=", ".join(redacted))
         metadata = metadata.replace(cautions=[caution, *metadata.cautions])
-    return Recorder.create(paths, metadata, claim)
+    return ScriptRun.create(paths, metadata, claim)
 
 
 def _metadata_of(store: Store, spec: RunSpec) -> RunMetadata | None:
@@ -181,10 +214,31 @@ def _metadata_of(store: Store, spec: RunSpec) -> RunMetadata | None:
     return existing.metadata if existing else None
 
 
-def _as_json(config: Mapping[str, Any]) -> dict[str, Any]:
+def _as_json(config: Any) -> dict[str, Any]:
     """Convert a config to JSON types; other values, such as paths, become their text."""
-    plain: dict[str, Any] = json.loads(json.dumps(dict(config), default=str))
+    plain: dict[str, Any] = json.loads(json.dumps(_settings_of(config), default=str))
     return plain
+
+
+def _settings_of(config: Any) -> dict[str, Any]:
+    """Return the settings in a mapping, a dataclass, an `argparse.Namespace` or another plain object with attributes.
+
+    Configurations of OmegaConf, ml_collections and the like are mappings.
+    """
+    if config is None:
+        return {}
+    if is_dataclass(config) and not isinstance(config, type):
+        return asdict(config)
+    if isinstance(config, Namespace | SimpleNamespace):
+        return dict(vars(config))
+    if callable(getattr(config, "model_dump", None)) and not isinstance(config, type):  # a pydantic model
+        return dict(config.model_dump())
+    if isinstance(config, Mapping) or (hasattr(config, "keys") and hasattr(config, "__getitem__")):
+        return {str(key): config[key] for key in config.keys()}  # noqa: SIM118 — it may not be a dict
+    raise UserError(
+        f"config must be a mapping, an argparse.Namespace or a dataclass, not {type(config).__name__}",
+        hint="For other objects, pass config=vars(settings).",
+    )
 
 
 def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: bool) -> Claim:

@@ -30,6 +30,7 @@ from fairtrial.core.errors import RunsFailed, UserError
 from fairtrial.core.paths import ADHOC_STUDY, DEPENDENCIES_STUDY, RunPaths, check_name
 from fairtrial.core.private_files import open_to_append
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.results import Result
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.secrets import conceal
 from fairtrial.core.specs import FIXED_SEEDS, Job, RunSpec
@@ -46,9 +47,13 @@ from fairtrial.record.store import Store, open_store
 Observing = Callable[[RunSpec], Sequence[Observer]]
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A run, and whether it was already complete."""
+@dataclass(frozen=True, repr=False)
+class Trained(Result):
+    """A run, and whether it was already complete.
+
+    >>> fairtrial.train("fake", {"steps": 20}, study="demo", variant="base", seed=1072).already_done
+    True
+    """
 
     run: Run
     already_done: bool
@@ -84,6 +89,9 @@ def train(
 
     In a registered study, `seed` must be a registered one; the default is the first of them. `secrets` are names of
     options, placeholders, flags or environment variables whose values are never recorded.
+
+    >>> print(fairtrial.train("fake", {"steps": 5}).run.status)
+    completed
     """
     place = Store.at(store)
     place.check_writable()
@@ -123,6 +131,9 @@ def resume(
     """Resume an interrupted run from its last checkpoint, with its original options.
 
     If `recipe` is given, a run of another recipe is an error.
+
+    >>> fairtrial.resume("demo/base.seed1072").already_done
+    True
     """
     run = require_existing(open_store(store), reference)
     if recipe is not None and recipe not in (run.metadata.recipe, run.metadata.recipe_file):

@@ -14,6 +14,7 @@ from typing import Any
 
 from fairtrial.core.errors import StoreError, UserError, unknown
 from fairtrial.core.paths import RunPaths, run_id
+from fairtrial.core.results import Result
 from fairtrial.core.runs import Status
 from fairtrial.record.claims import is_launching
 from fairtrial.record.heartbeat import read_heartbeat
@@ -62,9 +63,13 @@ class CellState:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class StudyState:
-    """A snapshot of all cells of a study."""
+@dataclass(frozen=True, repr=False)
+class StudyState(Result):
+    """A snapshot of all cells of a study.
+
+    >>> fairtrial.watch_study("demo").counts
+    {'completed': 8}
+    """
 
     study: str
     cells: Sequence[CellState]
@@ -117,7 +122,11 @@ def _left(cell: CellState, typical: float) -> float:
 
 
 def watch_study(study: str, *, store: StoreLocation = None) -> StudyState:
-    """Return the current state of a study: its planned cells and any other runs in the store."""
+    """Return the current state of a study: its planned cells and any other runs in the store.
+
+    >>> fairtrial.watch_study("demo").over
+    True
+    """
     place = open_store(store, study)
     try:
         plan, problem = load_plan(place, study), None
