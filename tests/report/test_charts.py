@@ -172,7 +172,16 @@ ALL: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "variance_panels": (
         panels,
-        ["base: ", "smaller is more precise", "AUC", "derivative", "you have n = 5", "n = 36 needed", "threshold 5 %", "5 runs are too few for AUC"],
+        [
+            "base: ",
+            "smaller is more precise",
+            "AUC",
+            "derivative",
+            "you have n = 5",
+            "n = 36 needed",
+            "threshold 5 %",
+            "5 runs are too few for AUC",
+        ],
     ),
     "forest": (forest, [str(row["name"]) for row in FAMILY] + ["better", "worse", "equivalent", "inconclusive", "−∞"]),
     "sweep_curve": (
@@ -203,8 +212,16 @@ ALL: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "metric_profile": (
         radial,
-        ["warm up", "no decay", "metric 2 (higher is better)", "metric 3 (lower is better)", "control mean 1.5",
-         "every panel with its own scale", "Difference from control", "95 % intervals"],
+        [
+            "warm up",
+            "no decay",
+            "metric 2 (higher is better)",
+            "metric 3 (lower is better)",
+            "control mean 1.5",
+            "every panel with its own scale",
+            "Difference from control",
+            "95 % intervals",
+        ],
     ),  # fmt: skip
     "performance_profiles": (
         lambda: profiles("control", "warm up"),
@@ -466,8 +483,12 @@ def ticks_of(chart: Any) -> list[float] | None:
     return spec_of(chart)["layer"][0]["encoding"]["x"]["axis"].get("values")
 
 
+def lines_of(text: str | list[str]) -> list[str]:
+    return [text] if isinstance(text, str) else text
+
+
 def place_of(chart: Any, word: str) -> dict[str, Any]:
-    (row,) = [row for rows in layers_of(chart, "text") for row in rows if row["text"] == word]
+    (row,) = [row for rows in layers_of(chart, "text") for row in rows if "".join(row["text"]) == word]
     return row
 
 
