@@ -325,6 +325,8 @@ def test_charts_are_written_where_asked(two: Store, cli: Cli) -> None:
     fill(two, more={"eval_every": 5})
     assert cli("variance", "s:more", "--output", "v.png").code == 0
     assert Path("v.png").read_bytes().startswith(b"\x89PNG")
+    assert cli("variance", "s:more", "--output", "v.svg").code == 0
+    assert ">more: " in Path("v.svg").read_text() and "Synthetic" in Path("v.svg").read_text()
 
 
 def text_of(path: str) -> str:

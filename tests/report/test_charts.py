@@ -222,7 +222,7 @@ ALL: dict[str, tuple[Callable[[], Any], list[str]]] = {
             "Difference from control",
             "95 % intervals",
         ],
-    ),  # fmt: skip
+    ),
     "performance_profiles": (
         lambda: profiles("control", "warm up"),
         ["control", "warm up", "normalised score", "τ", "warm up is at or above control"],

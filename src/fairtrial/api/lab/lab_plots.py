@@ -18,6 +18,13 @@ from fairtrial.report import charts
 MOST_NAMED = 5
 """Largest number of removals that a title names. More are counted; the rows name them."""
 
+STANDINGS = {
+    Verdict.WORSE: "worse than",
+    Verdict.BETTER: "better than",
+    Verdict.EQUIVALENT: "equivalent to",
+    Verdict.INCONCLUSIVE: "not distinguishable from",
+}
+
 
 def sweep_chart(sweep: Sweep, path: Path) -> None:
     """Draw the metric over the swept values; with several options, each setting is a category."""
@@ -123,7 +130,7 @@ def ablation_chart(ablation: Ablation, path: Path) -> None:
         level=ablation.level,
         sesoi=None,
         title=_ablation_title([(row, comparison.verdict) for row, comparison in judged]),
-        axis=f"change in {ablation.metric} from the full model, which has {full}",
+        axis=f"change in {ablation.metric} from the full model ({full})",
         styles=charts.arm_styles((variant_of(row.removed) for row in ablation.rows), FULL),
     )
     _save(chart, ablation, path)
@@ -131,19 +138,14 @@ def ablation_chart(ablation: Ablation, path: Path) -> None:
 
 def _ablation_title(judged: Sequence[tuple[AblationRow, Verdict]]) -> str:
     """Say what the removals did: `Worse than the full model without a; not distinguishable from it without b and c`."""
-    groups: dict[str, list[str]] = {"worse": [], "better": [], "equivalent": [], "not distinguishable": []}
+    groups: dict[str, list[str]] = {link: [] for link in STANDINGS.values()}
     for row, verdict in judged:
-        groups[verdict.value if verdict.value in groups else "not distinguishable"].append("+".join(row.removed))
-    link = {"worse": "than", "better": "than", "equivalent": "to", "not distinguishable": "from"}
-    said = [(group, names) for group, names in groups.items() if names]
-    if not said:
-        return "No removal was compared with the full model"
-    if len(judged) > MOST_NAMED:
-        counts = [f"{len(names)} {group} {link[group]}" for group, names in said]
-        return f"Of {len(judged)} removals, {', '.join(counts)} the full model"
-    first, *others = said
-    parts = [
-        f"{first[0].capitalize()} {link[first[0]]} the full model without {charts.list_names(first[1], MOST_NAMED)}"
-    ]
-    parts += [f"{group} {link[group]} it without {charts.list_names(names, MOST_NAMED)}" for group, names in others]
-    return "; ".join(parts)
+        groups[STANDINGS[verdict]].append("+".join(row.removed))
+    parts: list[str] = []
+    for standing, names in groups.items():
+        if names:
+            many = f"in {len(names)} of {len(judged)} removals"
+            where = many if len(judged) > MOST_NAMED else f"without {charts.list_names(names, MOST_NAMED)}"
+            parts.append(f"{standing} {'it' if parts else 'the full model'} {where}")
+    title = "; ".join(parts) or "no removal was compared with the full model"
+    return title[0].upper() + title[1:]

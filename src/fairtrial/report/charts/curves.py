@@ -26,7 +26,16 @@ from fairtrial.report.charts.places import (
     known,
     thinned,
 )
-from fairtrial.report.charts.style import HEIGHT, ArmStyle, ArmStyles, arm_styles, level_text, shown
+from fairtrial.report.charts.style import (
+    FEW_ARMS,
+    HEIGHT,
+    ArmStyle,
+    ArmStyles,
+    arm_styles,
+    band_opacity,
+    level_text,
+    shown,
+)
 
 POINTS = 500
 RUNS = 100
@@ -69,7 +78,7 @@ def learning_curves(
     means = _mean_rows(bands, looks)
     layers = [
         *([frame.shade(*window)] if window else []),
-        frame.draw("area", _band_rows(bands, looks, frame.y.domain), fillOpacity=0.18 if len(bands) <= 3 else 0.1),
+        frame.draw("area", _band_rows(bands, looks, frame.y.domain), fillOpacity=band_opacity(len(bands))),
         frame.draw("line", _run_rows(bands, looks, frame.y.domain), strokeWidth=0.8, strokeOpacity=_faintness(bands)),
         frame.draw("line", means, strokeWidth=2.2),
         frame.draw("circle", lone(means), size=60, opacity=1),
@@ -81,7 +90,7 @@ def learning_curves(
         "Some lines leave the frame." if _overflows(bands, frame.y.domain) else "",
     ]
     span = frame.y.domain[1] - frame.y.domain[0]
-    title = _ending(bands, f"{metric}, the curve of {judged}," if judged else metric, span)
+    title = _ending(bands, f"{metric} (the curve of {judged})" if judged else metric, span)
     return finished(frame.layered(layers), title, [" ".join(filter(None, messages))])
 
 
@@ -104,6 +113,8 @@ def _over(parts: Iterable[Numbers]) -> Array:
 
 
 def _run_rows(bands: Sequence[Band], looks: Sequence[ArmStyle], domain: Interval) -> list[dict[str, Any]]:
+    if len(bands) > FEW_ARMS:
+        return []
     drawn = [(place, band.runs[run]) for place, band in enumerate(bands) for run in evenly(len(band.runs), RUNS)]
     limit = max(20, min(POINTS, ALL_POINTS // max(1, len(drawn))))
     rows = []
@@ -172,6 +183,10 @@ def _what_is_drawn(bands: Sequence[Band], level: float) -> str:
     message = "Mean" + (f" of {runs}" if counts[-1] else "") + (" per variant" if len(bands) > 1 else "")
     message += f", pointwise {level_text(level)} band" if any(len(finite(band.low)) for band in bands) else ", no band"
     single = (
-        "" if not counts[-1] else "; thin lines: single runs" if counts[-1] <= RUNS else f"; thin lines: {RUNS} runs"
+        ""
+        if not counts[-1] or len(bands) > FEW_ARMS
+        else "; thin lines: single runs"
+        if counts[-1] <= RUNS
+        else f"; thin lines: {RUNS} runs"
     )
     return f"{message}{single}."

@@ -104,7 +104,11 @@ class Frame:
         self, layers: Sequence[alt.Chart], *, heading: str | Sequence[str] | None = None, caption: str | None = None
     ) -> Panel:
         words = {"subtitle": caption, "subtitlePadding": 3} if caption else {}
-        title = {"title": alt.TitleParams(heading, fontSize=13, color=QUIET, offset=8, **words)} if heading else {}
+        title = (
+            {"title": alt.TitleParams(heading, frame="group", fontSize=13, color=QUIET, offset=8, **words)}
+            if heading
+            else {}
+        )
         return alt.layer(*layers, width=self.width, height=self.height, **title)
 
     def _channels(self, rows: Rows) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
 from fairtrial.report.charts.labels import key_height, lone, name_key
 from fairtrial.report.charts.places import Interval, domain_of, finite, known, thinned
-from fairtrial.report.charts.style import HEIGHT, PERCENT, ArmStyle, ArmStyles, arm_styles
+from fairtrial.report.charts.style import HEIGHT, PERCENT, ArmStyle, ArmStyles, arm_styles, band_opacity
 
 POINTS = 500
 Profiles = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -33,7 +33,7 @@ def performance_profiles(
     styles = styles or arm_styles(profiles)
     bands, lines = _bands(profiles, styles), _lines(profiles, styles)
     layers = [
-        frame.draw("area", bands, fillOpacity=0.16),
+        frame.draw("area", bands, fillOpacity=band_opacity(len(profiles))),
         frame.draw("line", lines, strokeWidth=2.2),
         frame.draw("circle", lone(lines), size=60, opacity=1),
         *name_key(frame, _by_height(profiles, styles), left=frame.width + 14),

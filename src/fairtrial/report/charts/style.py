@@ -26,6 +26,9 @@ DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3])
 SOLID = 3
 """The first arms, which colors alone tell apart, have solid lines."""
 
+FEW_ARMS = 6
+"""Up to this many arms, single runs can be drawn behind the means."""
+
 ACCENT = "#35506B"
 """Marks that do not belong to one arm: the values of a sweep, the points of a frontier, the noise of an arm."""
 
@@ -90,9 +93,14 @@ def tint(colour: str, share: float) -> str:
     return "#" + "".join(f"{round(255 - share * (255 - channel)):02X}" for channel in channels)
 
 
+def band_opacity(arms: int) -> float:
+    """Return the opacity of interval bands. Many bands overlap, so each of them must be faint."""
+    return 0.18 if arms <= 3 else 0.1 if arms <= FEW_ARMS else 0.04
+
+
 def wrapped(text: str, width: int) -> list[str]:
-    """Wrap text to lines of `width` characters, keeping a percent sign with its number."""
-    return textwrap.wrap(text.replace(" %", "\N{NO-BREAK SPACE}%"), width) or [""]
+    """Wrap text to lines of `width` characters, keeping names whole and a percent sign with its number."""
+    return textwrap.wrap(text.replace(" %", "\N{NO-BREAK SPACE}%"), width, break_on_hyphens=False) or [""]
 
 
 def name_lines(name: str, most: int = NAME_LINE) -> list[str]:

@@ -247,7 +247,7 @@ def _names_below(frame: Frame, points: Sequence[PlottedPoint], param: str) -> li
     names = [name_lines(point.name) for point in points]
     longest = LETTER * max(len(line) for lines in names for line in lines)
     slanted = longest + 10 > frame.width / len(points)
-    depth = 0.85 * longest * math.sin(math.radians(SLANT)) if slanted else 0
+    depth = 0.95 * longest * math.sin(math.radians(SLANT)) if slanted else 0
     look = {"angle": 360 - SLANT, "align": "right"} if slanted else {"align": "center"}
     below, title = (frame.y_at(frame.height + pixel) for pixel in (14, 38 + depth))
     rows = [{"x": point.x, "y": below, "text": name} for point, name in zip(points, names, strict=True)]
