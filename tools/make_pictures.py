@@ -1,6 +1,6 @@
 """Draws every chart from small runs, with two arms and with twelve, all with long names, into docs/pictures.
 
-python tools/make_pictures.py            every picture of docs/pictures.md: about three minutes
+python tools/make_pictures.py            every picture of docs/pictures.md: about three minutes of CPU
 python tools/make_pictures.py forest     only those whose names contain a word
 
 The runs are real and small: the recipe `fake` generates its numbers, so its charts say that they are synthetic;
@@ -23,7 +23,7 @@ import orjson
 from PIL import Image
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
-COLORS = 128
+COLORS = 256
 """Colors of a picture file. Charts have few, and a picture with a palette has a quarter of the size."""
 
 TWELVE = (

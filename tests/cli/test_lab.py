@@ -410,7 +410,7 @@ def test_pictures_of_strategies_and_ablations(cli: Cli, launched: Cli, tmp_path:
     launched(*ABLATED, "--format", "json")
     assert cli("ablation", "--components", "temperature", "--runs", "2", *CNN, "--output", "a.svg").code == 0
     compared, ablated = (tmp_path / "c.svg").read_text(), (tmp_path / "a.svg").read_text()
-    assert all(name in compared for name in (">kd, ", ">none, ", "baseline"))
+    assert all(name in compared for name in (">kd<", ">none<", "baseline"))
     assert "without temperature" in ablated and "change in report_accuracy from the full model" in ablated
     assert all("Higher report_accuracy is better." in picture for picture in (compared, ablated))
 

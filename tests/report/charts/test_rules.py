@@ -114,6 +114,10 @@ def test_a_name_longer_than_a_line_continues_on_the_next_one() -> None:
     assert all(line in text for line in lines)
 
 
+def test_a_decimal_number_is_not_broken() -> None:
+    assert style.name_lines("momentum-0.9-lr-0.10-cosine", 18) == ["momentum-0.9-lr-", "0.10-cosine"]
+
+
 def test_no_chart_calls_arms_alike() -> None:
     assert not [file.name for file in CHARTS.glob("*.py") if "alike" in file.read_text()]
 

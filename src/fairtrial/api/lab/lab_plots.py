@@ -90,7 +90,6 @@ def strategies_chart(strategy_comparison: StrategyComparison, path: Path) -> Non
 def _strategy_row(strategy_comparison: StrategyComparison, each: Strategy) -> dict[str, Any]:
     return {
         "name": each.name,
-        "detail": f", {each.time_s:.1f} s" if each.time_s is not None else "",
         "value": each.accuracy.value,
         "low": each.accuracy.low,
         "high": each.accuracy.high,

@@ -21,7 +21,7 @@ BELOW = 0.27
 def arms(
     rows: Sequence[Mapping[str, Any]], *, metric: str, level: float, title: str, styles: ArmStyles | None = None
 ) -> Chart:
-    """Draw one line per arm. Rows have name, value, low, high, runs, word and detail, which follows the name."""
+    """Draw one line per arm. Rows have name, value, low, high, runs and word."""
     styles = styles or arm_styles(str(row["name"]) for row in rows)
     drawn = [_drawable(row, place, styles) for place, row in enumerate(rows)]
     if all(row["value"] is None for row in drawn):
@@ -47,7 +47,7 @@ def arms(
 
 def _drawable(row: Mapping[str, Any], place: int, styles: ArmStyles) -> dict[str, Any]:
     return {
-        "name": f"{row['name']}{row.get('detail') or ''}",
+        "name": str(row["name"]),
         "value": known(row.get("value")),
         "interval": open_interval(row.get("low"), row.get("high")),
         "runs": finite(row.get("runs") or ()).tolist(),

@@ -106,7 +106,7 @@ def wrapped(text: str, width: int) -> list[str]:
 def name_lines(name: str, most: int = NAME_LINE) -> list[str]:
     """Return a full name in lines of at most `most` characters. It may break after punctuation such as `_` or `=`."""
     lines = [""]
-    for part in re.findall(r"[^\s_\-,=+./]*[\s_\-,=+./]?", name):
+    for part in re.split(r"(?<=[\s_\-,=+/])|(?<=\.)(?!\d)", name):  # a decimal number stays whole
         for piece in (part[i : i + most] for i in range(0, len(part), most)):
             fits = len(lines[-1]) + len(piece.rstrip()) <= most
             lines = [*lines[:-1], lines[-1] + piece] if fits else [*lines, piece]
