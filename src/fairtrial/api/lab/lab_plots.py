@@ -11,7 +11,7 @@ from fairtrial.api.lab.compare import BASELINE, MATCHED, Strategy, StrategyCompa
 from fairtrial.api.lab.sweep import Sweep
 from fairtrial.core.cautions import is_synthetic
 from fairtrial.core.findings import Verdict
-from fairtrial.core.formatting import counted, shown_value
+from fairtrial.core.formatting import shown_value
 from fairtrial.plan.ablations import FULL, variant_of
 from fairtrial.report import charts
 
@@ -63,10 +63,11 @@ def _sweep_title(sweep: Sweep) -> str:
     candidates = sweep.alike
     if candidates is None:
         return f"Best {best}; one run each cannot distinguish the values"
-    others = len(candidates) - 1
+    others, total = len(candidates) - 1, len(sweep.points) - 1
     if others == 0:
-        return f"Best {best}: better than all {len(sweep.points) - 1} others"
-    return f"Best {best}; not distinguishable from {others} of {counted(len(sweep.points) - 1, 'other value')}"
+        return f"Best {best}: better than all {total} others"
+    from_which = "any other value" if others == total else f"{others} of {total} other values"
+    return f"Best {best}; not distinguishable from {from_which}"
 
 
 def strategies_chart(strategy_comparison: StrategyComparison, path: Path) -> None:
