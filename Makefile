@@ -19,7 +19,7 @@ CRATE_STAMP := $(CRATE)/.installed
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: setup demo test test-fast test-launchers test-others coverage fuzz lint evidence benchmarks benchmarks-smoke golden sky docs howto site dist clean
+.PHONY: setup demo test test-fast test-launchers test-others coverage fuzz lint evidence benchmarks benchmarks-smoke golden sky docs howto pictures site dist clean
 
 setup: $(STAMP)
 
@@ -109,6 +109,10 @@ docs: $(STAMP)
 # Runs every command of Start here and How to again and writes what it prints into the pages: about two minutes.
 howto: $(STAMP)
 	$(BIN)/python tools/shown_commands.py docs/start.md docs/howto/[!i]*.md
+
+# Draws every chart from small runs into docs/pictures: about three minutes of CPU.
+pictures: $(STAMP)
+	$(BIN)/python tools/make_pictures.py
 
 # The site generator needs nothing of ours, so it has an environment of its own. Warnings and dead links are errors.
 $(SITE_STAMP): tools/site/constraints.txt

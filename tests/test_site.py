@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tools.api_page import api_page
 from tools.make_site import FROM_THE_ROOT, LINK, copy_pages, problems, with_bars_in_code
 
@@ -60,3 +62,12 @@ def test_the_api_page_has_every_public_name_and_no_deprecated_one() -> None:
     page = api_page()
     assert all(f"`{name}`" in page for name in fairtrial.__all__ if not name.startswith("_"))
     assert not any(f"`{old}`" in page for old in fairtrial._RENAMED)
+
+
+def test_every_picture_is_shown_and_every_chart_has_its_pictures() -> None:
+    pages = "\n".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+    assert not [path.name for path in (ROOT / "docs" / "pictures").iterdir() if f"pictures/{path.name})" not in pages]
+    make_pictures = pytest.importorskip("tools.make_pictures", reason="needs Pillow", exc_type=ImportError)
+    shown = set(re.findall(r"pictures/(\w+)-(?:two|twelve)\.png", (ROOT / "docs" / "pictures.md").read_text()))
+    assert shown == {name for names in make_pictures.SCENES.values() for name in names}
+    assert {len(name) for name in make_pictures.TWELVE} == {40} and len(set(make_pictures.TWELVE)) == 12

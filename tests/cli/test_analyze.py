@@ -325,6 +325,8 @@ def test_charts_are_written_where_asked(two: Store, cli: Cli) -> None:
     fill(two, more={"eval_every": 5})
     assert cli("variance", "s:more", "--output", "v.png").code == 0
     assert Path("v.png").read_bytes().startswith(b"\x89PNG")
+    assert cli("variance", "s:more", "--output", "v.svg").code == 0
+    assert ">more: " in Path("v.svg").read_text() and "Synthetic" in Path("v.svg").read_text()
 
 
 def text_of(path: str) -> str:
@@ -343,8 +345,8 @@ def test_curves_stand_for_a_metric_that_has_one_value(store: Store, cli: Cli, mo
     fill(store, base={"eval_every": 5}, new={"effect": 0.2, "eval_every": 5})
     found = drawn(cli, monkeypatch, "s")
     curves = found["learning_curves"]
-    assert "eval_accuracy ends at" in curves
-    assert "The verdict is about report_accuracy, which has one value per run (higher is better)." in curves
+    assert "eval_accuracy (the curve of report_accuracy) ends at" in curves
+    assert "The verdict is about report_accuracy, which has one value per run. Higher report_accuracy" in curves
     assert set(found) == {
         "learning_curves", "bootstrap_distribution", "normality", "paired_differences", "difference_distribution",
     }  # fmt: skip

@@ -398,6 +398,8 @@ def test_every_format_and_picture_of_a_sweep(cli: Cli, launched: Cli, tmp_path: 
     title, underline = (tmp_path / "out.txt").read_text().splitlines()[:2]
     assert title.endswith(" Sweep Results") and underline == "=" * len(title)
     assert (tmp_path / "out.md").read_text().startswith("| ")
+    picture = (tmp_path / "out.svg").read_text()
+    assert "Higher eval_accuracy is better." in picture and ("Synthetic" in picture) == ("fake" in words)
     header = (tmp_path / "out.csv").read_text().splitlines()[0]
     assert "accuracy" in header and "std_dev" in header and "low" in header
 
@@ -407,7 +409,10 @@ def test_pictures_of_strategies_and_ablations(cli: Cli, launched: Cli, tmp_path:
     assert cli("compare", "--strategies", "kd", "--runs", "2", *CNN, "--output", "c.svg").code == 0
     launched(*ABLATED, "--format", "json")
     assert cli("ablation", "--components", "temperature", "--runs", "2", *CNN, "--output", "a.svg").code == 0
-    assert "kd" in (tmp_path / "c.svg").read_text() and "without temperature" in (tmp_path / "a.svg").read_text()
+    compared, ablated = (tmp_path / "c.svg").read_text(), (tmp_path / "a.svg").read_text()
+    assert all(name in compared for name in (">kd<", ">none<", "baseline"))
+    assert "without temperature" in ablated and "change in report_accuracy from the full model" in ablated
+    assert all("Higher report_accuracy is better." in picture for picture in (compared, ablated))
 
 
 @pytest.mark.slow

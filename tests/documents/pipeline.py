@@ -116,7 +116,8 @@ def intervention() -> list[Item]:
         line(DOCUMENT, section, f"python analysis.py --pairs {PAIR_1} {PAIR_2} {tail}", pairs, at=AT,
              files=["results.csv"], says=["bootstrap"]),
         point(DOCUMENT, section, "does the CI exclude 0?", "the verdict, and both intervals in JSON", excludes_zero),
-        point(DOCUMENT, section, "radial plots", "`--plots DIR`, from three metrics on", plots),
+        point(DOCUMENT, section, "radial plots", "`radial_profile` of `--plots DIR`, from three metrics on", plots,
+              differs="a panel per metric with its own scale and intervals: spokes that begin at zero hide differences"),
     ]  # fmt: skip
 
 

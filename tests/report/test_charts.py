@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import unescape
 from itertools import pairwise
 from pathlib import Path
@@ -56,7 +56,7 @@ def pairs(count: int = 5, names: tuple[str, str] = ("control", "warm up"), **set
 
 def distribution(samples: Any = (0.01, 0.02, 0.03), **settings: Any) -> Any:
     found = {"value": 0.02, "low": 0.005, "high": 0.035, "level": 0.95, "sesoi": 0.01}
-    wording = {"metric": "report_accuracy", "title": "warm up is better than control"}
+    wording = {"metric": "report_accuracy", "names": ("control", "warm up"), "title": "warm up is better than control"}
     return charts.difference_distribution(samples, **{**found, **wording, **settings})
 
 
@@ -66,7 +66,7 @@ def half_width(n: int, width: float | None, extrapolated: bool = False) -> dict[
 
 def panels(**settings: Any) -> Any:
     rows = [half_width(n, 0.3 / math.sqrt(n), n > 5) for n in range(2, 40)]
-    asked = {"threshold": 0.05, "relative": True, "metric": "eval_accuracy", "n": 5}
+    asked = {"threshold": 0.05, "relative": True, "metric": "eval_accuracy", "n": 5, "arm": "base"}
     return charts.variance_panels(
         **{"panels": {"AUC": rows, "derivative": rows}, "n_min": {"AUC": 36, "derivative": 4}, **asked, **settings}
     )
@@ -87,7 +87,8 @@ FAMILY = [
 
 
 def forest(rows: Any = FAMILY, **settings: Any) -> Any:
-    wording = {"metric": "report_accuracy", "level": 0.95, "sesoi": 0.01, "title": "One of six is better"}
+    axis = "difference in report_accuracy: each named arm − base"
+    wording = {"axis": axis, "level": 0.95, "sesoi": 0.01, "title": "One of six is better"}
     return charts.forest(rows, **{**wording, **settings})
 
 
@@ -95,14 +96,14 @@ def swept(value: Any, mean: float | None = None, spread: float | None = None, **
     """One value of a sweep: three runs about a mean, and an interval that reaches `spread` to both sides."""
     runs = [] if mean is None else [mean - 0.002, mean, mean + 0.002]
     low, high = (None, None) if mean is None or spread is None else (mean - spread, mean + spread)
-    return {"value": value, "mean": mean, "low": low, "high": high, "runs": runs, "best": False, "alike": False} | marks
+    return {"value": value, "mean": mean, "low": low, "high": high, "runs": runs, "best": False} | marks
 
 
 TEMPERATURES = [
-    swept(1.0, 0.60, 0.005),
-    swept(2.0, 0.64, 0.005),
-    swept(3.0, 0.65, 0.005, alike=True),
-    swept(4.0, 0.66, 0.005, best=True, alike=True),
+    swept(1.0, 0.60, 0.005, distinct=True),
+    swept(2.0, 0.64, 0.005, distinct=True),
+    swept(3.0, 0.65, 0.005, distinct=False),
+    swept(4.0, 0.66, 0.005, best=True, distinct=False),
     swept(5.5),
 ]
 
@@ -112,18 +113,18 @@ def sweep(rows: Any = TEMPERATURES, **settings: Any) -> Any:
     return charts.sweep_curve(rows, **{**wording, **settings})
 
 
-def arm(name: str, value: float | None, low: float | None, high: float | None, group: str) -> dict[str, Any]:
+def arm(name: str, value: float | None, low: float | None, high: float | None, word: str) -> dict[str, Any]:
     runs = [] if value is None else [value - 0.01, value, value + 0.01]
-    return {"name": name, "value": value, "low": low, "high": high, "runs": runs, "group": group}
+    return {"name": name, "value": value, "low": low, "high": high, "runs": runs, "word": word}
 
 
 STRATEGIES = [
     arm("dkd", 0.66, 0.65, 0.67, "best"),
-    arm("kd", 0.655, 0.645, 0.665, "alike"),
-    arm("one-sided", 0.64, -INF, 0.65, "other"),
-    arm("two runs", 0.63, None, None, "other"),
-    arm("lost", None, None, None, "other"),
-    arm("none", 0.62, 0.61, 0.63, "baseline"),
+    arm("kd", 0.655, 0.645, 0.665, "not distinguishable from dkd"),
+    arm("one-sided", 0.64, -INF, 0.65, "worse than dkd"),
+    arm("two runs", 0.63, None, None, "worse than dkd"),
+    arm("lost", None, None, None, ""),
+    arm("none", 0.62, 0.61, 0.63, "baseline, worse than dkd"),
 ]
 
 
@@ -131,15 +132,19 @@ def strategies(rows: Any = STRATEGIES, **settings: Any) -> Any:
     return charts.arms(rows, **{"metric": "report_accuracy", "level": 0.95, "title": "dkd is best", **settings})
 
 
-def radial(variants: int = 2, metrics: int = 4) -> Any:
+def radial(names: Sequence[str] = ("warm up", "no decay"), metrics: int = 4) -> Any:
+    """Differences from the control in several metrics; in every second metric, lower is better."""
     rng = np.random.default_rng(1)
-    return charts.radial_profile(
-        [
-            {"variant": f"variant {v}", "metric": f"metric {m}", "score": rng.uniform(), "text": f"{v}.{m}"}
-            for v in range(variants)
-            for m in range(metrics)
-        ]
-    )
+    rows = []
+    for name in names:
+        for place in range(metrics):
+            value, half = rng.normal(0, 10.0**place, 2)
+            rows.append(
+                {"arm": name, "metric": f"metric {place}", "direction": ("max", "min")[place % 2], "value": value,
+                 "low": value - abs(half), "high": value + abs(half), "control_mean": f"{place}.5",
+                 "verdict": "inconclusive" if abs(half) > abs(value) else "better"}
+            )  # fmt: skip
+    return charts.metric_profile(rows, control="control", level=0.95)
 
 
 def profile(name: str, scale: float, limits: bool = True) -> list[dict[str, Any]]:
@@ -163,11 +168,20 @@ ALL: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "paired_differences": (pairs, ["control", "warm up", "is better than", "report_accuracy", "seed 3", "of 5 pairs"]),
     "difference_distribution": (
         distribution,
-        ["is better than control", "candidate − control", "3 differences", "+0.0200 [+0.0050, +0.0350]", "±0.01"],
+        ["is better than control", "warm up − control", "3 differences", "+0.0200 [+0.0050, +0.0350]", "±0.01"],
     ),
     "variance_panels": (
         panels,
-        ["AUC", "derivative", "you have n = 5", "n = 36 needed", "threshold 5 %", "5 runs are too few for AUC"],
+        [
+            "base: ",
+            "smaller is more precise",
+            "AUC",
+            "derivative",
+            "you have n = 5",
+            "n = 36 needed",
+            "threshold 5 %",
+            "5 runs are too few for AUC",
+        ],
     ),
     "forest": (forest, [str(row["name"]) for row in FAMILY] + ["better", "worse", "equivalent", "inconclusive", "−∞"]),
     "sweep_curve": (
@@ -192,11 +206,23 @@ ALL: dict[str, tuple[Callable[[], Any], list[str]]] = {
             "no interval",
             "no value",
             ">best<",
-            ">may be best<",
-            ">baseline<",
+            ">not distinguishable from dkd<",
+            ">baseline, worse than dkd<",
         ],
     ),
-    "radial_profile": (radial, ["variant 0", "variant 1", "metric 3", "1.2", "its own scale", "scores highest on"]),
+    "metric_profile": (
+        radial,
+        [
+            "warm up",
+            "no decay",
+            "metric 2 (higher is better)",
+            "metric 3 (lower is better)",
+            "control mean 1.5",
+            "every panel with its own scale",
+            "Difference from control",
+            "95 % intervals",
+        ],
+    ),
     "performance_profiles": (
         lambda: profiles("control", "warm up"),
         ["control", "warm up", "normalised score", "τ", "warm up is at or above control"],
@@ -287,7 +313,7 @@ def test_charts_are_rendered_without_a_network(tmp_path: Path) -> None:
     rows = json.dumps([{**row, "low": None, "high": None} for row in FAMILY])
     code = (
         "import json, sys; from pathlib import Path; from fairtrial.report import charts\n"
-        "chart = charts.forest(json.loads(sys.argv[1]), metric='m', level=0.95, sesoi=None, title='t')\n"
+        "chart = charts.forest(json.loads(sys.argv[1]), axis='m', level=0.95, sesoi=None, title='t')\n"
         "for suffix in ('.png', '.svg', '.pdf'): charts.save(chart, Path('chart' + suffix))"
     )
     subprocess.run(
@@ -321,9 +347,11 @@ def test_a_chart_refers_to_nothing_outside_itself(name: str) -> None:
         lambda: sweep([]),
         lambda: sweep([swept(1), swept(2, NAN), swept("three", INF)]),
         lambda: strategies([]),
-        lambda: strategies([arm("a", None, 0.1, 0.2, "best"), arm("b", NAN, None, None, "other")]),
-        lambda: charts.radial_profile([]),
-        lambda: charts.radial_profile([{"variant": "a", "metric": m, "score": NAN, "text": ""} for m in "xyz"]),
+        lambda: strategies([arm("a", None, 0.1, 0.2, "best"), arm("b", NAN, None, None, "")]),
+        lambda: charts.metric_profile([], control="c", level=0.95),
+        lambda: charts.metric_profile(
+            [{"arm": "a", "metric": m, "direction": "max", "value": NAN} for m in "xyz"], control="c", level=0.95
+        ),
         lambda: charts.performance_profiles([], score="s"),
         lambda: charts.performance_profiles(
             [{"variant": "a", "tau": 0, "value": None, "low": None, "high": None}], score="s"
@@ -340,37 +368,10 @@ def test_a_radial_profile_of_two_metrics_is_refused() -> None:
         radial(metrics=2)
 
 
-def test_the_control_is_grey_and_the_first_candidate_blue() -> None:
-    text = words(curves("control", "candidate"))
-    assert f'fill="{style.CONTROL}">control<' in text
-    assert f'fill="{style.BLUE}">candidate<' in text
-
-
-@pytest.mark.slow
-def test_twelve_variants_differ_in_colour_or_dash() -> None:
-    looks = {(style.colour_of(place), tuple(style.dash_of(place))) for place in range(12)}
-    assert len(looks) == 12
-    for chart in (
-        curves(*[f"variant {i}" for i in range(12)]),
-        radial(12, 8),
-        profiles(*[f"v {i}" for i in range(12)]),
-    ):
-        assert rendered(chart, ".png").startswith(MAGIC[".png"])
-
-
 def test_one_variant_has_no_rival_in_its_title() -> None:
     assert "eval_accuracy ends at" in words(curves("only"))
-    assert "variant 0 over 3 metrics" in words(radial(1, 3))
+    assert "only against control over 3 metrics: better on " in words(radial(["only"], 3))
     assert "How only scores over all runs" in words(profiles("only"))
-
-
-def test_long_names_lose_their_middle_and_stay_different() -> None:
-    short = style.short_names([f"{LONG} a {LONG}", f"{LONG} b {LONG}", "plain"])
-    assert len(set(short)) == 3
-    assert max(map(len, short)) < 40
-    assert short[2] == "plain"
-    text = words(curves(LONG, f"{LONG}, twice"))
-    assert all(name in text for name in style.short_names([LONG, f"{LONG}, twice"]))
 
 
 def test_names_are_taken_as_they_are() -> None:
@@ -441,7 +442,7 @@ def test_pairs_without_a_number_are_left_out_and_counted() -> None:
     wording = {"names": ("a", "b"), "metric": "loss", "title": "t"}
     chart = charts.paired_differences(["1", "2", "3"], [1.0, 2.0, NAN], [0.5, 3.0, 1.0], **wording, direction="min")
     text = words(chart)
-    assert "1 of 2 pairs better (blue), 1 worse (orange); lower is better." in text
+    assert "1 of 2 pairs better (solid lines), 1 worse (dashed lines)." in text
     assert "Left out: 1 pair without a number on both sides." in text
 
 
@@ -482,26 +483,31 @@ def ticks_of(chart: Any) -> list[float] | None:
     return spec_of(chart)["layer"][0]["encoding"]["x"]["axis"].get("values")
 
 
+def lines_of(text: str | list[str]) -> list[str]:
+    return [text] if isinstance(text, str) else text
+
+
 def place_of(chart: Any, word: str) -> dict[str, Any]:
-    (row,) = [row for rows in layers_of(chart, "text") for row in rows if row["text"] == word]
+    (row,) = [row for rows in layers_of(chart, "text") for row in rows if "".join(row["text"]) == word]
     return row
 
 
 @pytest.mark.slow
-def test_a_sweep_colours_what_cannot_be_told_apart_from_the_best() -> None:
-    *_, means, best = [rows for rows in layers_of(sweep(), "point") if rows]
-    assert [(row["x"], row["colour"]) for row in means] == [
-        (1, style.CONTROL), (2, style.CONTROL), (3, style.BLUE), (4, style.BLUE),
-    ]  # fmt: skip
-    assert best == [{"x": 4.0, "y": 0.66, "colour": style.BLUE}]
+def test_a_sweep_fills_the_dots_that_are_not_distinguishable_from_the_best() -> None:
+    rings, means, best = [rows for rows in layers_of(sweep(), "point") if rows]
+    assert [row["x"] for row in rings] == [1, 2]
+    assert [row["x"] for row in means] == [3, 4]
+    assert best == [{"x": 4.0, "y": 0.66, "colour": style.ACCENT}]
     assert place_of(sweep(), "best")["x"] == pytest.approx(4)
     assert place_of(sweep(), "best")["y"] > 0.665
-    assert "Blue: statistically indistinguishable from the best." in words(sweep())
+    assert "Filled dots: the best value and those not distinguishable from it; hollow dots" in words(sweep())
 
 
-def test_the_best_of_a_sweep_is_blue_even_if_it_is_not_said_to_be_like_itself() -> None:
-    *_, best = layers_of(sweep([swept(1, 0.5), swept(2, 0.6, best=True)]), "point")
-    assert best[0]["colour"] == style.BLUE
+def test_a_sweep_without_a_test_has_filled_dots_only() -> None:
+    chart = sweep([swept(1, 0.5), swept(2, 0.6, best=True)])
+    means, best = [rows for rows in layers_of(chart, "point") if rows]
+    assert [row["x"] for row in means] == [1, 2] and [row["x"] for row in best] == [2]
+    assert "hollow" not in words(chart)
 
 
 def test_the_line_of_a_sweep_has_a_gap_where_all_runs_were_lost() -> None:
@@ -571,7 +577,7 @@ def test_a_value_that_diverged_does_not_flatten_the_others() -> None:
     chart = sweep([swept(1, 0.60), swept(2, 0.65), swept(3, 0.66), swept(4, 5e4)])
     assert domain(chart, "y")[1] < 1
     assert "Some means are outside the frame." in words(chart)
-    rows = [*STRATEGIES, arm("diverged", 5e4, None, None, "other")]
+    rows = [*STRATEGIES, arm("diverged", 5e4, None, None, "")]
     assert domain(strategies(rows), "x")[1] < 1
     assert "Some means are outside the frame." in words(strategies(rows))
     assert "50,000.0000 no interval" in words(strategies(rows))
@@ -601,34 +607,27 @@ def test_one_run_per_value_is_said_and_drawn_once() -> None:
     assert "One run per value." in words(chart)
     assert not any(layers_of(chart, "circle"))
     lone = [{**arm("a", 0.6, None, None, "best"), "runs": [0.6]}]
-    assert "One run per arm; lower is better." in words(strategies(lone, better="lower"))
+    assert "One run per arm." in words(strategies(lone))
 
 
-def test_long_categories_are_slanted_and_stay_different() -> None:
+def test_long_categories_are_slanted_and_written_in_full() -> None:
     chart = sweep([swept(f"{LONG} {place}", 0.6) for place in range(7)])
     text = words(chart)
     assert text.count("rotate(310)") == 7
-    assert all(name in text for name in style.short_names([f"{LONG} {place}" for place in range(7)], 26))
+    assert all(line.strip() in text for place in range(7) for line in style.name_lines(f"{LONG} {place}"))
     assert "rotate(310)" not in words(sweep([swept("adam", 0.6), swept("sgd", 0.6)]))
 
 
-def test_arms_keep_their_order_and_have_the_colour_of_their_group() -> None:
-    names, _numbers, groups = layers_of(strategies(), "text")
-    assert [(row["text"], row["y"]) for row in names] == [(row["name"], y) for y, row in enumerate(STRATEGIES)]
-    assert [row["colour"] for row in groups] == [style.BLUE] * 2 + [style.VERMILLION] * 3 + [style.CONTROL]
-    (dots,) = layers_of(strategies(), "circle")
+def test_arms_keep_their_order_and_have_the_color_of_the_study() -> None:
+    chart = strategies(styles=style.arm_styles(["kd", "none", "dkd", "lost", "two runs", "one-sided"], "none"))
+    names, _numbers, standing = layers_of(chart, "text")
+    assert [(row["text"], row["y"]) for row in names] == [([row["name"]], y) for y, row in enumerate(STRATEGIES)]
+    assert [row["text"] for row in standing] == [[row["word"]] for row in STRATEGIES]
+    means = next(rows for rows in layers_of(chart, "point") if len(rows) > 2)
+    assert [row["colour"] for row in means] == [style.style_at(place).colour for place in (2, 1, 5, 4, 0)]
+    (dots,) = layers_of(chart, "circle")
     assert len(dots) == 15
     assert all(row["y"] - 0.5 < round(row["y"]) < row["y"] for row in dots)
-
-
-def test_arms_explain_only_the_colours_that_are_there() -> None:
-    text = words(strategies())
-    assert all(
-        colour in text
-        for colour in ("Blue, may be best: ", "Orange: statistically", "Gray: the baseline", "higher is better")
-    )
-    text = words(strategies(STRATEGIES[:1]))
-    assert not any(colour in text for colour in ("Blue", "Orange", "Gray"))
 
 
 numbers = st.one_of(st.none(), st.sampled_from([NAN, INF, -INF, 1e308, -1e308]), st.floats(width=32))
@@ -636,7 +635,7 @@ numbers = st.one_of(st.none(), st.sampled_from([NAN, INF, -INF, 1e308, -1e308]),
 
 def _any_point(value: Any, mean: Any, limit: Any, best: bool) -> dict[str, Any]:
     runs = [number for number in (value, mean, limit) if number is not None]
-    return {"value": value, "mean": mean, "low": mean, "high": limit, "runs": runs, "best": best, "alike": False}
+    return {"value": value, "mean": mean, "low": mean, "high": limit, "runs": runs, "best": best}
 
 
 @pytest.mark.slow
@@ -649,7 +648,7 @@ def test_any_numbers_make_a_chart_or_a_sentence(rows: list[tuple[Any, Any, Any]]
     for draw in (
         lambda: distribution(samples, value=value, low=low, high=high, sesoi=sesoi),
         lambda: forest(family, sesoi=sesoi),
-        lambda: strategies([arm(str(place), *row, "alike") for place, row in enumerate(rows)]),
+        lambda: strategies([arm(str(place), *row, "worse than x") for place, row in enumerate(rows)]),
         lambda: sweep([_any_point(*row, best=not place) for place, row in enumerate(rows)], baseline=value),
         lambda: sweep([_any_point(*row, best=not place) for place, row in enumerate(rows)], baseline=value, log=True),
     ):

@@ -6,6 +6,7 @@ words the same warning in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,13 @@ SYNTHETIC = Caution(
     "The recipe '{recipe}' generates its numbers instead of training: they say nothing about any real training.",
     "Use it only for tests and for developing plug-ins.",
 )
+
+
+def is_synthetic(cautions: Iterable[Mapping[str, str]]) -> bool:
+    """Return whether these cautions say that the numbers were generated instead of trained."""
+    return any(caution["code"] == SYNTHETIC.code for caution in cautions)
+
+
 ONE_TEACHER = Caution(
     "one teacher",
     "All students learn from one teacher ({teacher}): differences do not cover variation between teachers.",

@@ -54,9 +54,11 @@ def curve_metric(metric: str, points: Mapping[str, int]) -> str | None:
     """Return the metric whose learning curve to show for a judged metric; None if no metric was logged twice.
 
     `points` has the number of logged values by metric. The result is the judged metric itself; if that has one value
-    per run, as on report data, the same quantity on eval data; else the metric with the most values, the first by name.
+    per run, as on report data, the same quantity on eval data, then on training data; else the metric with the most
+    values, the first by name.
     """
-    for name in (metric, f"eval_{split_and_quantity(metric)[1]}"):
+    quantity = split_and_quantity(metric)[1]
+    for name in (metric, f"eval_{quantity}", f"train_{quantity}"):
         if points.get(name, 0) > 1:
             return name
     most = max(sorted(points), key=lambda name: points[name], default=None)

@@ -23,6 +23,7 @@ from tests.report.test_charts import (
     NAN,
     domain,
     layers_of,
+    lines_of,
     numbers,
     place_of,
     spec_of,
@@ -95,9 +96,10 @@ def boxes(chart: Any) -> list[tuple[float, float, float, float]]:
     found = []
     for align, rows in zip(aligns, layers_of(chart, "text"), strict=True):
         for row, (x, y) in zip(rows, places(chart, rows), strict=True):
-            width = style.LETTER * len(row["text"])
+            lines = lines_of(row["text"])
+            width, half = style.LETTER * max(map(len, lines)), 7 * len(lines) - 1
             left = x - width * {"left": 0, "center": 0.5, "right": 1}[align]
-            found.append((left, y - 6, left + width, y + 6))
+            found.append((left, y - half, left + width, y + half))
     return found
 
 
@@ -106,7 +108,9 @@ def touch(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
 
 
 def dots(chart: Any) -> list[dict[str, Any]]:
-    return layers_of(chart, "point")[-1]
+    """The dots of all points: hollow ones first, since filled ones are drawn over them."""
+    *_, hollow, filled = layers_of(chart, "point")
+    return hollow + filled
 
 
 @pytest.mark.slow
@@ -127,10 +131,10 @@ def test_altair_finds_nothing_wrong_with_a_frontier() -> None:
 def test_a_frontier_says_what_it_shows() -> None:
     text = words(frontier(MEASURED))
     assert all(f">{row['name']}<" in text for row in MEASURED)
-    assert "Bars are 95 % intervals; higher is better. Blue: on the frontier. Gray: dominated." in text
+    assert "Bars are 95 % intervals. Filled: on the frontier. Hollow: dominated." in text
     assert "Line: the best result up to each cost." in text
     plain = words(frontier([point("a", 1, 0.5), point("b", 2, 0.4)], better="lower"))
-    assert "Dots are means; lower is better. Blue: on the frontier. Line: the best result up to each cost." in plain
+    assert "Dots are means. Filled: on the frontier. Line: the best result up to each cost." in plain
 
 
 def test_the_axes_say_what_is_paid_and_what_is_had() -> None:
@@ -157,15 +161,15 @@ def test_the_staircase_passes_by_members_that_only_something_else_speaks_for() -
     chart = frontier([point("a", 1, 0.8), point("small", 2, 0.7), point("b", 3, 0.9)])
     (line,) = layers_of(chart, "line")
     assert 0.7 not in [row["y"] for row in line]
-    assert [row["colour"] for row in dots(chart)] == [style.BLUE] * 3
+    assert [row["colour"] for row in dots(chart)] == [style.ACCENT] * 3
 
 
-def test_members_are_blue_and_drawn_over_the_grey_others() -> None:
-    assert [(row["y"], row["colour"]) for row in dots(frontier(MEASURED))] == [
-        (0.858, style.CONTROL), (0.871, style.BLUE), (0.845, style.BLUE), (0.862, style.BLUE),
-    ]  # fmt: skip
-    assert place_of(frontier(MEASURED), "dora-r16")["colour"] == style.CONTROL
-    assert place_of(frontier(MEASURED), "lora-r64")["colour"] == style.BLUE
+def test_members_are_filled_and_drawn_over_the_hollow_others() -> None:
+    *_, hollow, filled = layers_of(frontier(MEASURED), "point")
+    assert [row["y"] for row in hollow] == [0.858]
+    assert [row["y"] for row in filled] == [0.871, 0.845, 0.862]
+    assert place_of(frontier(MEASURED), "dora-r16")["colour"] == style.QUIET
+    assert place_of(frontier(MEASURED), "lora-r64")["colour"] == style.INK
 
 
 def test_intervals_are_bars_in_both_directions_where_they_are_known() -> None:
@@ -263,7 +267,7 @@ def test_names_hide_neither_points_nor_each_other(rows: Any) -> None:
     for x, y in places(chart, dots(chart)):
         assert not [box for box in placed if touch(box, (x - 4, y - 4, x + 4, y + 4))]
     text = words(chart)
-    assert all(f">{name}<" in text for name in style.short_names([row["name"] for row in rows]))
+    assert all(line.strip() in text for row in rows for line in style.name_lines(row["name"]))
 
 
 def test_a_name_far_from_its_point_has_a_line_to_it() -> None:
@@ -281,8 +285,8 @@ def test_where_names_find_no_room_there_are_numbers_in_order_of_cost_and_a_list(
     *_, numbered, named = layers_of(chart, "text")
     assert [row["text"] for row in numbered] == [str(number) for number in range(1, 31)]
     by_cost = sorted(rows, key=lambda row: float(row["cost"]))
-    assert [row["text"] for row in named] == style.short_names([row["name"] for row in by_cost])
-    assert [row["colour"] == style.BLUE for row in named] == [row["member"] for row in by_cost]
+    assert ["".join(row["text"]) for row in named] == [row["name"] for row in by_cost]
+    assert [row["colour"] == style.INK for row in named] == [row["member"] for row in by_cost]
     assert min(x for x, _ in places(chart, numbered)) > WIDTH
     assert "Numbers" not in words(frontier(MEASURED))
 
@@ -295,11 +299,11 @@ def test_of_very_many_points_the_frontier_is_named_and_the_rest_is_counted() -> 
     assert all(f">{row['name']}<" in text for row in rows if row["member"])
 
 
-def test_names_are_taken_as_they_are_and_long_ones_shortened() -> None:
+def test_names_are_taken_as_they_are_and_long_ones_have_several_lines() -> None:
     odd = "a.b [c] 'd\" <e> & f\\g"
     text = words(frontier([point(odd, 1, 0.8), point(LONG, 2, 0.9)]))
     assert odd in text
-    assert LONG not in text and style.short_names([LONG])[0] in text
+    assert len(style.name_lines(LONG)) == 2 and all(line.strip() in text for line in style.name_lines(LONG))
 
 
 def test_points_without_a_place_are_left_out_and_counted() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairtrial.api.comparing.analysis import Analysis
+from fairtrial.report import charts
 
 Pictures = Iterable[tuple[str, Callable[[], Any]]]
 """File names without a suffix, each with the function that draws the picture."""
@@ -28,3 +29,9 @@ class AnalysisChart:
     """
 
     pictures: Callable[[Analysis], Pictures]
+
+
+def arm_styles(analysis: Analysis) -> charts.ArmStyles:
+    """Return the style of every arm, the same in all charts of the analysis."""
+    sides = [name for each in (*analysis.comparisons, *analysis.secondary) for name in (each.control, each.candidate)]
+    return charts.arm_styles([*(arm.variant for arm in analysis.arms), *analysis.curves, *sides], analysis.control)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fairtrial.api.comparing.analysis import Analysis
-from fairtrial.api.comparing.analysis_charts import AnalysisChart, Pictures
+from fairtrial.api.comparing.analysis_charts import AnalysisChart, Pictures, arm_styles
 from fairtrial.core.errors import NothingToDraw
 from fairtrial.core.findings import Comparison
 from fairtrial.report import charts
@@ -38,6 +38,7 @@ def bootstrap_chart(analysis: Analysis) -> Any:
     return charts.bootstrap_distribution(
         shown,
         metric=first.metric or analysis.metric,
+        control=analysis.control if len(judged) > 1 else first.control,
         level=levels.pop() if len(levels) == 1 else None,
         sesoi=first.sesoi,
         title=title,
@@ -64,7 +65,13 @@ def _resampled(analysis: Analysis, comparison: Comparison) -> charts.Resamples:
     intervals = [(interval.method, interval.low, interval.high)]
     if comparison.method not in METHODS:
         intervals.append((comparison.method, comparison.effect.low, comparison.effect.high))
-    return charts.Resamples(comparison.candidate, drawn.draws.tolist(), float(drawn.estimate.value or 0.0), intervals)
+    return charts.Resamples(
+        comparison.candidate,
+        drawn.draws.tolist(),
+        float(drawn.estimate.value or 0.0),
+        intervals,
+        arm_styles(analysis)[comparison.candidate].colour,
+    )
 
 
 def _samples(analysis: Analysis, comparison: Comparison) -> tuple[Array, Array]:
@@ -97,28 +104,29 @@ def normality_chart(analysis: Analysis) -> Any:
 
 
 def _of_differences(analysis: Analysis, judged: Sequence[Comparison]) -> list[charts.Quantiles]:
-    panels = []
+    panels, styles = [], arm_styles(analysis)
     for comparison in judged:
         control, candidate = _samples(analysis, comparison)
         p = comparison.diagnostics["shapiro_wilk_p"]["differences"]
         name = f"{comparison.candidate} − {comparison.control}" if len(judged) == 1 else comparison.candidate
-        panels.append(_quantiles(name, candidate - control, p))
+        panels.append(_quantiles(name, candidate - control, p, styles[comparison.candidate].colour))
     return panels
 
 
 def _of_arms(analysis: Analysis, judged: Sequence[Comparison]) -> list[charts.Quantiles]:
     panels: dict[str, charts.Quantiles] = {}
+    styles = arm_styles(analysis)
     for comparison in judged:
         p_values = comparison.diagnostics["shapiro_wilk_p"]
         sides = zip(
             (comparison.control, comparison.candidate), _samples(analysis, comparison), p_values.values(), strict=True
         )
-        panels |= {name: _quantiles(name, values, p) for name, values, p in sides}
+        panels |= {name: _quantiles(name, values, p, styles[name].colour) for name, values, p in sides}
     return list(panels.values())
 
 
-def _quantiles(name: str, values: Array, p_value: float | None) -> charts.Quantiles:
-    return charts.Quantiles(name, np.sort(values).tolist(), normal_quantiles(len(values)).tolist(), p_value)
+def _quantiles(name: str, values: Array, p_value: float | None, colour: str) -> charts.Quantiles:
+    return charts.Quantiles(name, np.sort(values).tolist(), normal_quantiles(len(values)).tolist(), p_value, colour)
 
 
 def _distributions(analysis: Analysis) -> Pictures:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from fairtrial.api.comparing.analysis import Analysis
-from fairtrial.api.comparing.analysis_charts import AnalysisChart, Pictures
+from fairtrial.api.comparing.analysis_charts import AnalysisChart, Pictures, arm_styles
 from fairtrial.api.comparing.gather import is_scored
 from fairtrial.api.comparing.variance import Variance
-from fairtrial.core.cautions import SYNTHETIC
+from fairtrial.core.cautions import is_synthetic
 from fairtrial.core.errors import NothingToDraw, UserError
 from fairtrial.core.findings import Comparison
 from fairtrial.core.formatting import shown_value
@@ -30,9 +30,6 @@ from fairtrial.stats.summaries import tidy
 POINTS = 200
 MOST_TAU = 0.95
 """Quantile at which performance profiles end: the few largest scores would compress the rest of the chart."""
-SCALING = (
-    "Each metric relative to the best variant; further out is better. Rescaled to 0 to 1 where values are not positive."
-)
 LEARNING_CURVES = "learning_curves"
 SUFFIX = ".png"
 MOST_SINGLE = 4
@@ -43,7 +40,7 @@ PANELS = {"auc": "AUC", "derivative": "derivative", "last": "value"}
 def main_chart(analysis: Analysis, path: Path) -> None:
     """Write the main chart of an analysis: the differences of a pair, or a forest plot of several comparisons."""
     first, *others = analysis.comparisons
-    chart = _forest(analysis) if others or not first.effect.samples else _differences(first)
+    chart = _forest(analysis) if others or not first.effect.samples else _differences(analysis, first)
     charts.save(charts.with_note(chart, _note(analysis)), path)
 
 
@@ -90,14 +87,13 @@ def _note(analysis: Analysis, drawn: str | None = None) -> str:
 
     `drawn` is the metric of learning curves that are shown in place of the judged metric.
     """
-    metric, better = analysis.comparisons[0].metric or analysis.metric, analysis.comparisons[0].direction
-    better = "lower" if better == "min" else "higher"
-    message = f"{better.capitalize()} {metric} is better."
-    if drawn not in (None, analysis.metric):
-        message = f"The verdict is about {metric}, which has one value per run ({better} is better)."
+    first = analysis.comparisons[0]
+    metric = first.metric or analysis.metric
     carried = [*analysis.cautions, *(caution for comparison in analysis.comparisons for caution in comparison.cautions)]
-    made_up = any(caution["code"] == SYNTHETIC.code for caution in carried)
-    return message + (" Synthetic: the recipe makes its numbers up." if made_up else "")
+    note = charts.chart_note(metric, first.direction, synthetic=is_synthetic(carried))
+    if drawn in (None, analysis.metric):
+        return note
+    return f"The verdict is about {metric}, which has one value per run. {note}"
 
 
 def _free(folder: Path, name: str, taken: Sequence[Path]) -> Path:
@@ -118,7 +114,7 @@ def _single(analysis: Analysis) -> Pictures:
         if comparison.pairing == "paired" and not analysis.tasks and comparison.effect.samples:
             yield f"paired_differences{suffix}", partial(_pairs, analysis, comparison)
         if comparison.effect.samples:
-            yield f"difference_distribution{suffix}", partial(_differences, comparison)
+            yield f"difference_distribution{suffix}", partial(_differences, analysis, comparison)
 
 
 def _family(analysis: Analysis) -> Pictures:
@@ -128,13 +124,12 @@ def _family(analysis: Analysis) -> Pictures:
 
 def _radial(analysis: Analysis) -> Pictures:
     if len({comparison.metric for comparison in [*analysis.comparisons, *analysis.secondary]}) >= 3:
-        yield "radial_profile", lambda: charts.radial_profile(_radial_rows(analysis), scaling=SCALING)
+        yield "radial_profile", partial(_metric_profile, analysis)
 
 
 def _profiles(analysis: Analysis) -> Pictures:
     if analysis.tasks:
-        score = analysis.metric
-        yield "performance_profiles", lambda: charts.performance_profiles(_profile_rows(analysis), score=score)
+        yield "performance_profiles", partial(_performance_profiles, analysis)
 
 
 CURVES, DIFFERENCES, FOREST = AnalysisChart(_curves), AnalysisChart(_single), AnalysisChart(_family)
@@ -168,6 +163,8 @@ def _learning_curves(analysis: Analysis, metric: str) -> Any:
         metric=metric,
         level=level,
         window=tuple(window) if window else None,
+        judged=None if judged else analysis.metric,
+        styles=arm_styles(analysis),
     )
 
 
@@ -194,6 +191,7 @@ def _pairs(analysis: Analysis, comparison: Comparison) -> Any:
     sides = arms[comparison.control], arms[comparison.candidate]
     seeds = [s for s in sides[0] if sides[0][s] is not None and sides[1].get(s) is not None]
     values = [[float(side[seed] or 0.0) for seed in seeds] for side in sides]
+    styles = arm_styles(analysis)
     return charts.paired_differences(
         seeds,
         values[0],
@@ -202,10 +200,11 @@ def _pairs(analysis: Analysis, comparison: Comparison) -> Any:
         metric=comparison.metric or analysis.metric,
         title=_title(comparison),
         direction=comparison.direction,
+        styles=(styles[comparison.control], styles[comparison.candidate]),
     )
 
 
-def _differences(comparison: Comparison) -> Any:
+def _differences(analysis: Analysis, comparison: Comparison) -> Any:
     return charts.difference_distribution(
         list(comparison.effect.samples or ()),
         value=comparison.effect.value,
@@ -214,7 +213,9 @@ def _differences(comparison: Comparison) -> Any:
         level=comparison.effect.level,
         sesoi=comparison.sesoi,
         metric=comparison.metric or "",
+        names=(comparison.control, comparison.candidate),
         title=_title(comparison),
+        style=arm_styles(analysis)[comparison.candidate],
     )
 
 
@@ -234,36 +235,35 @@ def _forest(analysis: Analysis) -> Any:
     ]  # fmt: skip
     settled = sum(c.verdict != "inconclusive" for c in analysis.comparisons)
     title = f"{settled} of {len(rows)} comparisons with {analysis.control} are conclusive"
-    return charts.forest(rows, metric=first.metric or "", level=first.effect.level, sesoi=first.sesoi, title=title)
+    return charts.forest(
+        rows,
+        level=first.effect.level,
+        sesoi=first.sesoi,
+        title=title,
+        axis=f"difference in {first.metric or ''}: each named arm − {analysis.control}",
+        styles=arm_styles(analysis),
+    )
 
 
-def _radial_rows(analysis: Analysis) -> list[dict[str, Any]]:
-    """Return the mean per variant and metric, scaled by the best variant of each metric."""
-    means: dict[str, dict[str, float]] = {}
-    directions: dict[str, str] = {}
-    for comparison in [*analysis.comparisons, *analysis.secondary]:
-        metric = comparison.metric or ""
-        directions[metric] = comparison.direction
-        for name, value in (
-            (comparison.control, comparison.mean_control),
-            (comparison.candidate, comparison.mean_candidate),
-        ):
-            if value is not None:
-                means.setdefault(metric, {})[name] = value
-    return [
-        {"variant": variant, "metric": metric, "score": _scaled(value, values, directions[metric]),
-         "text": shown_value(value)}
-        for metric, values in means.items() for variant, value in values.items()
+def _metric_profile(analysis: Analysis) -> Any:
+    every = [*analysis.comparisons, *analysis.secondary]
+    rows = [
+        {"arm": each.candidate, "metric": each.metric or "", "direction": each.direction,
+         "control_mean": shown_value(each.mean_control), "value": each.effect.value, "low": each.effect.low,
+         "high": each.effect.high, "verdict": each.verdict.value}
+        for each in every
     ]  # fmt: skip
+    levels = {each.effect.level for each in every}
+    return charts.metric_profile(
+        rows,
+        control=analysis.control,
+        level=levels.pop() if len(levels) == 1 else None,
+        styles=arm_styles(analysis),
+    )
 
 
-def _scaled(value: float, among: Mapping[str, float], direction: str) -> float:
-    """Scale a value relative to the best variant, or between worst and best if some values are not positive."""
-    low, high = min(among.values()), max(among.values())
-    if low > 0:
-        return value / high if direction == "max" else low / value
-    share = 1.0 if high == low else (value - low) / (high - low)
-    return share if direction == "max" or high == low else 1 - share
+def _performance_profiles(analysis: Analysis) -> Any:
+    return charts.performance_profiles(_profile_rows(analysis), score=analysis.metric, styles=arm_styles(analysis))
 
 
 def _profile_rows(analysis: Analysis) -> list[dict[str, Any]]:
@@ -302,14 +302,14 @@ def variance_chart(variance: Variance, path: Path) -> None:
     if not panels:
         reason = next(iter(variance.spreads.values())).reason
         raise UserError(f"no curve to draw: {reason}")
-    charts.save(
-        charts.variance_panels(
-            panels,
-            threshold=variance.threshold,
-            relative=variance.relative,
-            metric=variance.metric,
-            n=variance.n,
-            n_min={PANELS[name]: each.n_min for name, each in variance.spreads.items()},
-        ),
-        path,
+    chart = charts.variance_panels(
+        panels,
+        threshold=variance.threshold,
+        relative=variance.relative,
+        metric=variance.metric,
+        n=variance.n,
+        n_min={PANELS[name]: each.n_min for name, each in variance.spreads.items()},
+        arm=variance.variant,
     )
+    note = charts.SYNTHETIC_NOTE if is_synthetic(variance.cautions) else ""
+    charts.save(charts.with_note(chart, note), path)

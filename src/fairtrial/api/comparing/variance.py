@@ -25,7 +25,7 @@ from fairtrial.api.comparing.gather import (
 )
 from fairtrial.api.comparing.numbers import RunScores, number_runs
 from fairtrial.api.running.recording import recorded
-from fairtrial.core.cautions import LOOKED_AT
+from fairtrial.core.cautions import LOOKED_AT, SYNTHETIC
 from fairtrial.core.directions import Direction
 from fairtrial.core.errors import StoreError, UserError
 from fairtrial.core.findings import FilledCaution
@@ -145,7 +145,7 @@ def variance(
     main = next(iter(spreads.values()))
     plan = plan_of(place, run_set.studies)
     direction = run_set.directions[run_set.metric]
-    cautions = [*damage_cautions(run_set), *constant_metrics(run_set, main_scores)]
+    cautions = [*_synthetic(run_set), *damage_cautions(run_set), *constant_metrics(run_set, main_scores)]
     looked_at = bool(main.missing) and _is_looked_at(place, run_set.studies, name)
     if looked_at:
         cautions.append(LOOKED_AT.fill(study=run_set.studies[0]))
@@ -165,6 +165,14 @@ def variance(
         repeats or None,
         looked_at,
     )
+
+
+def _synthetic(run_set: RunSet) -> list[FilledCaution]:
+    """Return the caution that the runs are synthetic, once, if they say so."""
+    recorded = [
+        each for traces in run_set.arms.values() for trace in traces for each in trace.facts.get("cautions", ())
+    ]
+    return [each for each in recorded if each["code"] == SYNTHETIC.code][:1]
 
 
 def summary_rules(run_set: RunSet, window: SummaryRule | None) -> dict[str, SummaryRule]:

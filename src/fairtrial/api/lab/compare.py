@@ -80,6 +80,8 @@ class StrategyComparison(Result):
     cautions: Sequence[FilledCaution] = ()
     failed: bool = False
     direction_source: str | None = None
+    arms: Sequence[str] = ()
+    """The names of the strategies in the order of the study, which sets their colors in charts."""
 
     @property
     def significant(self) -> list[Comparison]:
@@ -266,7 +268,7 @@ def _judge(
         level=terms.level, adjustment=(comparisons[0].adjustment if comparisons else None) or adjustment,
         strategies=rows, comparisons=[replace(each, metric=ran.metric) for each in comparisons],
         best=order[-1], cautions=[*cautions, *lost, *carried.values(), *ran.cautions],
-        failed=bool(ran.launched.bad or ran.launched.missing),
+        failed=bool(ran.launched.bad or ran.launched.missing), arms=list(ran.run_set.arms),
     )  # fmt: skip
 
 

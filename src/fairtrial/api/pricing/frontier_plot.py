@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.api.pricing.cost_performance import CostPerformance
+from fairtrial.core.cautions import is_synthetic
 from fairtrial.core.formatting import counted
 from fairtrial.costs.cost import Priced
 from fairtrial.report import charts
@@ -30,7 +31,8 @@ def frontier_chart(cost_performance: CostPerformance, path: Path) -> None:
         better="higher" if judged.direction == "max" else "lower",
         estimated=any(p.basis for p in frontier.points),
     )
-    charts.save(chart, path)
+    note = charts.chart_note(judged.metric, judged.direction, synthetic=is_synthetic(cost_performance.cautions))
+    charts.save(charts.with_note(chart, f"{note} Lower cost is better."), path)
 
 
 def _point_row(cost_performance: CostPerformance, point: Priced, member: bool) -> dict[str, Any]:

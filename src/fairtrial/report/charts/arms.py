@@ -12,28 +12,24 @@ from fairtrial.report.charts.grammar import Chart
 from fairtrial.report.charts.intervals import goes_on, interval_layers, lies_outside, run_dots, without_strays
 from fairtrial.report.charts.listed import all_limits, columns, list_frame, usual_width
 from fairtrial.report.charts.places import Interval, domain_of, finite, known, open_interval
-from fairtrial.report.charts.style import BLUE, CONTROL, VERMILLION, shown
+from fairtrial.report.charts.style import ArmStyles, arm_styles, level_text, shown
 
-COLOURS = {"best": BLUE, "alike": BLUE, "other": VERMILLION, "baseline": CONTROL}
-WORDS = {"best": "best", "alike": "may be best", "baseline": "baseline"}
-MEANINGS = {
-    "alike": "Blue, may be best: statistically indistinguishable from the best.",
-    "other": "Orange: statistically distinguishable from the best.",
-    "baseline": "Gray: the baseline.",
-}
 BELOW = 0.27
 """Offset of the single runs below the interval bar, in rows. On the bar they would be hidden."""
 
 
-def arms(rows: Sequence[Mapping[str, Any]], *, metric: str, level: float, title: str, better: str = "higher") -> Chart:
-    """Draw one line per arm. Rows have name, value, low, high, runs and group (a key of COLOURS)."""
-    drawn = [_drawable(row, place) for place, row in enumerate(rows)]
+def arms(
+    rows: Sequence[Mapping[str, Any]], *, metric: str, level: float, title: str, styles: ArmStyles | None = None
+) -> Chart:
+    """Draw one line per arm. Rows have name, value, low, high, runs and word."""
+    styles = styles or arm_styles(str(row["name"]) for row in rows)
+    drawn = [_drawable(row, place, styles) for place, row in enumerate(rows)]
     if all(row["value"] is None for row in drawn):
         raise NothingToDraw(f"there is nothing to draw: no arm has a value of {metric}")
     several = [row for row in drawn if len(row["runs"]) > 1]
     runs = [{"x": run, "y": row["y"] + BELOW, "colour": row["colour"]} for row in several for run in row["runs"]]
     domain = _domain(drawn)
-    frame = list_frame(metric, domain, len(rows))
+    frame = list_frame(metric, domain, [row["name"] for row in drawn])
     span = usual_width(drawn) or domain[1] - domain[0]
     layers = [
         run_dots(frame, runs, size=22),
@@ -41,7 +37,7 @@ def arms(rows: Sequence[Mapping[str, Any]], *, metric: str, level: float, title:
         *columns(frame, drawn, lambda value: _written(value, span)),
     ]
     messages = [
-        _reading(drawn, level, better),
+        _reading(drawn, level),
         goes_on(frame, [row["interval"] for row in drawn]),
         lies_outside(frame.x, (row["value"] for row in drawn), "means")
         or lies_outside(frame.x, (run["x"] for run in runs), "runs"),
@@ -49,17 +45,15 @@ def arms(rows: Sequence[Mapping[str, Any]], *, metric: str, level: float, title:
     return finished(frame.layered(layers), title, [" ".join(filter(None, messages))])
 
 
-def _drawable(row: Mapping[str, Any], place: int) -> dict[str, Any]:
-    group = str(row["group"])
+def _drawable(row: Mapping[str, Any], place: int, styles: ArmStyles) -> dict[str, Any]:
     return {
         "name": str(row["name"]),
         "value": known(row.get("value")),
         "interval": open_interval(row.get("low"), row.get("high")),
         "runs": finite(row.get("runs") or ()).tolist(),
-        "group": group,
-        "word": WORDS.get(group, ""),
+        "word": str(row.get("word") or ""),
         "y": place,
-        "colour": COLOURS.get(group, CONTROL),
+        "colour": styles[str(row["name"])].colour,
     }
 
 
@@ -78,10 +72,7 @@ def _written(value: float, span: float) -> str:
     return shown(value, span)
 
 
-def _reading(rows: Rows, level: float, better: str) -> str:
+def _reading(rows: Rows, level: float) -> str:
     bars, several = any(row["interval"] for row in rows), any(len(row["runs"]) > 1 for row in rows)
-    marks = f"Bars are {100 * level:g} % intervals of each mean" if bars else "Large dots are means"
-    marks = f"{marks}, small dots are single runs" if several else marks if bars else "One run per arm"
-    present = {row["group"] for row in rows}
-    groups = [meaning for group, meaning in MEANINGS.items() if group in present]
-    return " ".join([f"{marks}; {better} is better.", *groups])
+    marks = f"Bars are {level_text(level)} intervals of each mean" if bars else "Large dots are means"
+    return f"{marks}, small dots are single runs." if several else f"{marks}." if bars else "One run per arm."

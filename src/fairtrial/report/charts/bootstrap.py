@@ -14,7 +14,7 @@ from fairtrial.report.charts.frame import Axis, Frame, finished, grid, panel_hea
 from fairtrial.report.charts.grammar import Chart, Panel
 from fairtrial.report.charts.intervals import goes_on, interval_layers, too_small
 from fairtrial.report.charts.places import Interval, domain_of, finite, open_interval
-from fairtrial.report.charts.style import BLUE, CONTROL, INK
+from fairtrial.report.charts.style import INK, QUIET, level_text, style_at, tint
 
 BINS = 40
 TALL, LOW, ROW = 190, 100, 26
@@ -30,27 +30,32 @@ Drawn = tuple[str, float | None, float | None]
 
 @dataclass(frozen=True)
 class Resamples:
-    """One difference: its name, the resampled means, the observed mean, and the intervals to draw below them."""
+    """One difference: its name, the resampled means, the observed mean, and the intervals to draw below them.
+
+    `colour` is the color of the candidate.
+    """
 
     name: str
     draws: Sequence[float]
     value: float
     intervals: Sequence[Drawn]
+    colour: str = style_at(1).colour
 
 
 def bootstrap_distribution(
-    resamples: Sequence[Resamples], *, metric: str, level: float | None, sesoi: float | None, title: str
+    resamples: Sequence[Resamples], *, metric: str, control: str, level: float | None, sesoi: float | None, title: str
 ) -> Chart:
-    """Draw the bootstrap distribution of each mean difference, one panel per difference."""
+    """Draw the bootstrap distribution of each mean difference from the control, one panel per difference."""
     drawable = [each for each in resamples if len(finite(each.draws))]
     if not drawable:
         raise NothingToDraw(f"there is nothing to draw: no difference in {metric} was resampled")
     alone = len(drawable) == 1
-    frames = [_frame(each, sesoi, metric if alone else None) for each in drawable]
+    axis = f"difference in {metric}: {drawable[0].name} − {control}" if alone else ""
+    frames = [_frame(each, sesoi, axis) for each in drawable]
     panels = [_panel(frame, each, sesoi, alone=alone) for frame, each in zip(frames, drawable, strict=True)]
-    at = "Each interval has its own level in the family" if level is None else f"Intervals at {100 * level:g} %"
+    at = "Each interval has its own level in the family" if level is None else f"Intervals at {level_text(level)}"
     messages = [
-        "" if alone else f"Difference in {metric}, candidate − control.",
+        "" if alone else f"Difference in {metric}: each named arm − {control}.",
         f"Bars: means of {len(drawable[0].draws):,} resamples of the runs; dark: inside the bootstrap interval.",
         f"{at}{'; gray: the interval of the verdict' if any(len(each.intervals) > 1 for each in drawable) else ''}.",
         too_small(sesoi),
@@ -66,16 +71,15 @@ def bootstrap_distribution(
     )
 
 
-def _frame(resamples: Resamples, sesoi: float | None, metric: str | None) -> Frame:
+def _frame(resamples: Resamples, sesoi: float | None, axis: str) -> Frame:
     draws = finite(resamples.draws)
     limits = [limit for _, low, high in resamples.intervals for limit in (low, high)]
     margin = [] if sesoi is None else [-sesoi, sesoi]
     core = [*np.quantile(draws, [0.001, 0.999]), resamples.value]
     x = domain_of(domain_of(core, [*limits, *margin], room=1.5), [0.0], room=ZERO_WITHIN, margin=0.03)
-    title = f"difference in {metric}, candidate − control" if metric else ""
-    width, height = (WIDE, TALL) if metric else (NARROW, LOW)
+    width, height = (WIDE, TALL) if axis else (NARROW, LOW)
     height += ROW * len(resamples.intervals) + ROW // 2
-    return Frame(Axis(title, x), Axis("", (height, 0), drawn=False), width, height)
+    return Frame(Axis(axis, x), Axis("", (height, 0), drawn=False), width, height)
 
 
 def _panel(frame: Frame, resamples: Resamples, sesoi: float | None, *, alone: bool) -> Panel:
@@ -83,7 +87,7 @@ def _panel(frame: Frame, resamples: Resamples, sesoi: float | None, *, alone: bo
     decimals = decimals_for(min(widths)) if widths else None
     rows = [
         {"value": resamples.value, "interval": open_interval(low, high), "y": _row_at(frame, resamples, place),
-         "colour": (BLUE, CONTROL)[min(place, 1)], "text": method, "limits": _limits(low, high, decimals)}
+         "colour": (resamples.colour, QUIET)[min(place, 1)], "text": method, "limits": _limits(low, high, decimals)}
         for place, (method, low, high) in enumerate(resamples.intervals)
     ]  # fmt: skip
     inside = next(iter(_intervals(resamples)), None)
@@ -111,7 +115,7 @@ def _bars(frame: Frame, resamples: Resamples, inside: Interval | None) -> list[d
     middles = (edges[1:] + edges[:-1]) / 2
     return [
         {"x": float(left), "x2": float(right), "y": base, "y2": base - float(height),
-         "colour": "#7FB8D8" if inside is None or inside[0] <= middle <= inside[1] else "#D5E7F1"}
+         "colour": tint(resamples.colour, 0.5 if inside is None or inside[0] <= middle <= inside[1] else 0.17)}
         for left, right, middle, height in zip(edges[:-1], edges[1:], middles, heights, strict=True) if height
     ]  # fmt: skip
 

@@ -13,7 +13,7 @@ from fairtrial.core.errors import NothingToDraw
 from fairtrial.core.formatting import counted
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
-from fairtrial.report.charts.labels import end_labels, lone
+from fairtrial.report.charts.labels import LineEnd, end_labels, end_labels_height, lone
 from fairtrial.report.charts.places import (
     Array,
     Interval,
@@ -26,7 +26,16 @@ from fairtrial.report.charts.places import (
     known,
     thinned,
 )
-from fairtrial.report.charts.style import HEIGHT, colour_of, dash_of, short_names, shown
+from fairtrial.report.charts.style import (
+    FEW_ARMS,
+    HEIGHT,
+    ArmStyle,
+    ArmStyles,
+    arm_styles,
+    band_opacity,
+    level_text,
+    shown,
+)
 
 POINTS = 500
 RUNS = 100
@@ -49,20 +58,31 @@ class Band:
 
 
 def learning_curves(
-    bands: Sequence[Band], *, metric: str, level: float, window: Interval | None = None, title: str | None = None
+    bands: Sequence[Band],
+    *,
+    metric: str,
+    level: float,
+    window: Interval | None = None,
+    judged: str | None = None,
+    styles: ArmStyles | None = None,
 ) -> Chart:
-    """Draw a metric over training steps, one line per variant. `window` is the range that the summary uses."""
+    """Draw a metric over training steps, one line per variant. `window` is the range that the summary uses.
+
+    `judged` is the metric of the verdict, if it has one value per run and another metric is drawn in its place.
+    """
     if not any(len(finite(band.mean)) for band in bands):
         raise NothingToDraw(f"there is nothing to draw: no variant has a value of {metric}")
     frame = _frame(bands, metric)
-    means = _mean_rows(bands)
+    styles = styles or arm_styles(band.variant for band in bands)
+    looks = [styles[band.variant] for band in bands]
+    means = _mean_rows(bands, looks)
     layers = [
         *([frame.shade(*window)] if window else []),
-        frame.draw("area", _band_rows(bands, frame.y.domain), fillOpacity=0.18 if len(bands) <= 3 else 0.1),
-        frame.draw("line", _run_rows(bands, frame.y.domain), strokeWidth=0.8, strokeOpacity=_faintness(bands)),
+        frame.draw("area", _band_rows(bands, looks, frame.y.domain), fillOpacity=band_opacity(len(bands))),
+        frame.draw("line", _run_rows(bands, looks, frame.y.domain), strokeWidth=0.8, strokeOpacity=_faintness(bands)),
         frame.draw("line", means, strokeWidth=2.2),
         frame.draw("circle", lone(means), size=60, opacity=1),
-        *end_labels(frame, _ends(bands), left=frame.width + 2),
+        *end_labels(frame, _ends(bands, looks), left=frame.width + 2),
     ]
     messages = [
         _what_is_drawn(bands, level),
@@ -70,7 +90,8 @@ def learning_curves(
         "Some lines leave the frame." if _overflows(bands, frame.y.domain) else "",
     ]
     span = frame.y.domain[1] - frame.y.domain[0]
-    return finished(frame.layered(layers), title or _ending(bands, metric, span), [" ".join(filter(None, messages))])
+    title = _ending(bands, f"{metric} (the curve of {judged})" if judged else metric, span)
+    return finished(frame.layered(layers), title, [" ".join(filter(None, messages))])
 
 
 def _frame(bands: Sequence[Band], metric: str) -> Frame:
@@ -82,7 +103,8 @@ def _frame(bands: Sequence[Band], metric: str) -> Frame:
     ends = float(steps.min()), float(steps.max())
     x = ends if ends[0] < ends[1] else (ends[0] - 1, ends[1] + 1)
     ticks = range(math.ceil(x[0]), math.floor(x[1]) + 1) if x[1] - x[0] < 6 else None
-    return Frame(Axis("step", x, grid=False, ticks=ticks), Axis(metric, y), height=max(HEIGHT, 15 * len(bands)))
+    height = max(HEIGHT, math.ceil(end_labels_height([band.variant for band in bands])))
+    return Frame(Axis("step", x, grid=False, ticks=ticks), Axis(metric, y), height=height)
 
 
 def _over(parts: Iterable[Numbers]) -> Array:
@@ -90,12 +112,14 @@ def _over(parts: Iterable[Numbers]) -> Array:
     return np.concatenate([np.empty(0), *map(as_numbers, parts)])
 
 
-def _run_rows(bands: Sequence[Band], domain: Interval) -> list[dict[str, Any]]:
+def _run_rows(bands: Sequence[Band], looks: Sequence[ArmStyle], domain: Interval) -> list[dict[str, Any]]:
+    if len(bands) > FEW_ARMS:
+        return []
     drawn = [(place, band.runs[run]) for place, band in enumerate(bands) for run in evenly(len(band.runs), RUNS)]
     limit = max(20, min(POINTS, ALL_POINTS // max(1, len(drawn))))
     rows = []
     for group, (place, (steps, values)) in enumerate(drawn):
-        look = {"colour": colour_of(place), "group": group}
+        look = {"colour": looks[place].colour, "group": group}
         numbers = as_numbers(values)
         kept = thinned(numbers, limit)
         line = zip(*cut(as_numbers(steps)[kept], numbers[kept], domain), strict=True)
@@ -103,26 +127,23 @@ def _run_rows(bands: Sequence[Band], domain: Interval) -> list[dict[str, Any]]:
     return rows
 
 
-def _band_rows(bands: Sequence[Band], domain: Interval) -> list[dict[str, Any]]:
+def _band_rows(bands: Sequence[Band], looks: Sequence[ArmStyle], domain: Interval) -> list[dict[str, Any]]:
     rows = []
     for place, band in enumerate(bands):
         for i in thinned(as_numbers(band.mean), POINTS):
             low, high = map(known, np.clip(as_numbers([band.low[i], band.high[i]]), *domain))
             low, high = (None, None) if low is None or high is None else (low, high)
-            rows.append({"x": float(band.steps[i]), "y": low, "y2": high, "colour": colour_of(place), "group": place})
+            look = {"colour": looks[place].colour, "group": place}
+            rows.append({"x": float(band.steps[i]), "y": low, "y2": high, **look})
     return rows
 
 
-def _mean_rows(bands: Sequence[Band]) -> list[dict[str, Any]]:
+def _mean_rows(bands: Sequence[Band], looks: Sequence[ArmStyle]) -> list[dict[str, Any]]:
     return [
-        {"x": float(band.steps[i]), "y": known(band.mean[i]), **_look(place)}
+        {"x": float(band.steps[i]), "y": known(band.mean[i]), "group": place, **vars(looks[place])}
         for place, band in enumerate(bands)
         for i in thinned(as_numbers(band.mean), POINTS)
     ]
-
-
-def _look(place: int) -> dict[str, Any]:
-    return {"colour": colour_of(place), "dash": dash_of(place), "group": place}
 
 
 def _faintness(bands: Sequence[Band]) -> float:
@@ -136,8 +157,8 @@ def _last(band: Band) -> tuple[float, float] | None:
     return max(known_ends, default=None)
 
 
-def _ends(bands: Sequence[Band]) -> list[tuple[float, str, str]]:
-    return [(end[1], band.variant, colour_of(i)) for i, band in enumerate(bands) if (end := _last(band))]
+def _ends(bands: Sequence[Band], looks: Sequence[ArmStyle]) -> list[LineEnd]:
+    return [(end[1], band.variant, look) for band, look in zip(bands, looks, strict=True) if (end := _last(band))]
 
 
 def _overflows(bands: Sequence[Band], domain: Interval) -> bool:
@@ -146,8 +167,7 @@ def _overflows(bands: Sequence[Band], domain: Interval) -> bool:
 
 
 def _ending(bands: Sequence[Band], metric: str, span: float) -> str:
-    names = short_names([band.variant for band in bands])
-    ends = [(name, end[1]) for name, band in zip(names, bands, strict=True) if (end := _last(band))]
+    ends = [(band.variant, end[1]) for band in bands if (end := _last(band))]
     if len(ends) > 3:
         (bottom, low), *_, (top, high) = sorted(ends, key=lambda end: end[1])
         return f"{metric} ends highest for {top} ({shown(high, span)}), lowest for {bottom} ({shown(low, span)})"
@@ -161,8 +181,12 @@ def _what_is_drawn(bands: Sequence[Band], level: float) -> str:
         return "One run" + (" per variant." if len(bands) > 1 else ".")
     runs = counted(counts[0], "run") if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,} runs"
     message = "Mean" + (f" of {runs}" if counts[-1] else "") + (" per variant" if len(bands) > 1 else "")
-    message += f", pointwise {100 * level:g} % band" if any(len(finite(band.low)) for band in bands) else ", no band"
+    message += f", pointwise {level_text(level)} band" if any(len(finite(band.low)) for band in bands) else ", no band"
     single = (
-        "" if not counts[-1] else "; thin lines: single runs" if counts[-1] <= RUNS else f"; thin lines: {RUNS} runs"
+        ""
+        if not counts[-1] or len(bands) > FEW_ARMS
+        else "; thin lines: single runs"
+        if counts[-1] <= RUNS
+        else f"; thin lines: {RUNS} runs"
     )
     return f"{message}{single}."

@@ -12,7 +12,7 @@ from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
 from fairtrial.report.charts.intervals import goes_on, interval_layers, too_small
 from fairtrial.report.charts.places import Interval, domain_of, finite, known, open_interval
-from fairtrial.report.charts.style import BLUE, INK
+from fairtrial.report.charts.style import INK, ArmStyle, level_text, style_at
 
 WIDTH = 420
 MEAN_ROW = 50
@@ -28,29 +28,34 @@ def difference_distribution(
     level: float,
     sesoi: float | None,
     metric: str,
+    names: tuple[str, str],
     title: str,
+    style: ArmStyle | None = None,
 ) -> Chart:
-    """Draw the single differences as dots, and the mean with its interval below them."""
+    """Draw the single differences as dots, and the mean with its interval below them.
+
+    `names` are the control and the candidate; `style` is the candidate's.
+    """
     differences: list[float] = sorted(finite(samples).tolist())
     if not differences:
         raise NothingToDraw(f"there is nothing to draw: no difference in {metric} is a finite number")
     mean, interval = known(value), open_interval(low, high)
     margin = [] if sesoi is None else [-sesoi, sesoi]
     x = Axis(
-        f"difference in {metric}, candidate − control",
+        f"difference in {metric}: {names[1]} − {names[0]}",
         domain_of([*differences, 0.0, mean], [*(interval or ()), *margin], room=2),
     )
     swarm = _Swarm(x, differences)
     frame = Frame(x, Axis("", (swarm.height + MEAN_ROW, 0), drawn=False), WIDTH, swarm.height + MEAN_ROW)
     bar = swarm.height + MEAN_ROW / 2
-    names = [(swarm.height / 2, counted(len(differences), "difference")), (bar, _mean_name(interval, level))]
+    labels = [(swarm.height / 2, counted(len(differences), "difference")), (bar, _mean_name(interval, level))]
     numbers = {"x": frame.x_at(WIDTH + 14), "y": bar, "text": _numbers(mean, interval)}
     layers = [
         *([frame.shade(-sesoi, sesoi)] if sesoi else []),
         frame.across(0, color=INK, strokeWidth=1),
-        frame.draw("circle", swarm.rows(), color=BLUE, size=swarm.dot**2, fillOpacity=0.65),
+        frame.draw("circle", swarm.rows(), color=(style or style_at(1)).colour, size=swarm.dot**2, fillOpacity=0.65),
         *interval_layers(frame, [{"value": mean, "interval": interval, "y": bar, "colour": INK}]),
-        frame.write([{"x": frame.x_at(-12), "y": y, "text": name} for y, name in names], align="right"),
+        frame.write([{"x": frame.x_at(-12), "y": y, "text": name} for y, name in labels], align="right"),
         frame.write([numbers], fontWeight="bold"),
     ]
     return finished(frame.layered(layers), title, [f"{too_small(sesoi)} {goes_on(frame, [interval])}"])
@@ -80,7 +85,7 @@ class _Swarm:
 
 
 def _mean_name(interval: Interval | None, level: float) -> str:
-    return f"mean, {100 * level:g} % interval" if interval else "mean, no interval"
+    return f"mean, {level_text(level)} interval" if interval else "mean, no interval"
 
 
 def _numbers(mean: float | None, interval: Interval | None) -> str:

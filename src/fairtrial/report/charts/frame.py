@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,7 +11,7 @@ import orjson
 
 from fairtrial.report.charts.grammar import Chart, Panel, alt
 from fairtrial.report.charts.places import Interval
-from fairtrial.report.charts.style import CONFIG, HEIGHT, INK, LETTER, QUIET, WIDTH, tick_labels, wrapped
+from fairtrial.report.charts.style import CONFIG, HEIGHT, INK, LETTER, QUIET, WIDTH, name_lines, tick_labels, wrapped
 
 Rows = Sequence[Mapping[str, Any]]
 Mark = Literal["area", "circle", "line", "point", "rect", "rule", "text"]
@@ -105,7 +104,11 @@ class Frame:
         self, layers: Sequence[alt.Chart], *, heading: str | Sequence[str] | None = None, caption: str | None = None
     ) -> Panel:
         words = {"subtitle": caption, "subtitlePadding": 3} if caption else {}
-        title = {"title": alt.TitleParams(heading, fontSize=13, color=QUIET, offset=8, **words)} if heading else {}
+        title = (
+            {"title": alt.TitleParams(heading, frame="group", fontSize=13, color=QUIET, offset=8, **words)}
+            if heading
+            else {}
+        )
         return alt.layer(*layers, width=self.width, height=self.height, **title)
 
     def _channels(self, rows: Rows) -> dict[str, Any]:
@@ -130,13 +133,8 @@ def _optional() -> dict[str, tuple[str, Any]]:
 
 
 def panel_heading(name: str, width: float) -> list[str]:
-    """Wrap the full name of a panel into lines. Variant names may break after punctuation such as `_` or `=`."""
-    most, lines = int(width / LETTER / 1.15), [""]
-    for part in re.findall(r"[^\s_\-,=+./]*[\s_\-,=+./]?", name):
-        for piece in (part[i : i + most] for i in range(0, len(part), most)):
-            fits = len(lines[-1]) + len(piece.rstrip()) <= most
-            lines = [*lines[:-1], lines[-1] + piece] if fits else [*lines, piece]
-    return lines
+    """Wrap the full name of a panel into lines that fit this many pixels."""
+    return name_lines(name, int(width / LETTER / 1.15))
 
 
 def grid(panels: Sequence[Panel], *, columns: int) -> Chart:
@@ -147,7 +145,7 @@ def grid(panels: Sequence[Panel], *, columns: int) -> Chart:
 def with_note(chart: Chart, note: str, *, width: float = 700) -> Chart:
     """Return the chart with one more sentence in its subtitle."""
     words = chart.title.to_dict()
-    subtitle = [*words.get("subtitle", []), *wrapped(note, int(width / 5.8))]
+    subtitle = [*words.get("subtitle", []), *(wrapped(note, int(width / 5.8)) if note else [])]
     return chart.properties(title=alt.TitleParams(**{**words, "subtitle": subtitle}))
 
 

@@ -27,7 +27,7 @@ from fairtrial.report.charts.places import (
     open_interval,
     round_numbers,
 )
-from fairtrial.report.charts.style import BLUE, CONTROL, FAINT, HEIGHT, LETTER, short_names
+from fairtrial.report.charts.style import ACCENT, FAINT, HEIGHT, INK, LETTER, LINE_HEIGHT, QUIET, level_text, name_lines
 
 FACTOR = 20
 """Ratio of costs above which the axis is logarithmic. On a linear axis small costs would crowd at the left."""
@@ -55,7 +55,7 @@ class FrontierPoint:
 
     @property
     def colour(self) -> str:
-        return BLUE if self.member else CONTROL
+        return ACCENT if self.member else QUIET
 
 
 Named = tuple[Label, FrontierPoint]
@@ -90,7 +90,7 @@ def frontier(
         *(_listed(frame, labels) if numbered else []),
     ]
     messages = [
-        _marks(points, stairs, level, better),
+        _marks(points, stairs, level),
         "The cost axis is logarithmic." if frame.x.log else "",
         "Numbers are in order of cost; their names are at the right." if numbered else "",
         _outside(frame, points),
@@ -165,7 +165,7 @@ def _staircase(frame: Frame, stairs: Sequence[FrontierPoint]) -> alt.Chart:
     heights = np.repeat(as_numbers(point.value for point in stairs), 2)[:-1]
     line = zip(*cut(costs, heights, frame.y.domain), strict=True)
     rows = [{"x": float(x), "y": known(y), "order": place} for place, (x, y) in enumerate(line)]
-    return frame.draw("line", rows, color=BLUE, strokeWidth=1.5, strokeOpacity=0.6)
+    return frame.draw("line", rows, color=ACCENT, strokeWidth=1.5, strokeOpacity=0.6)
 
 
 def _dots(frame: Frame, points: Sequence[FrontierPoint]) -> list[alt.Chart]:
@@ -176,7 +176,14 @@ def _dots(frame: Frame, points: Sequence[FrontierPoint]) -> list[alt.Chart]:
         if low <= point.value <= high
     ]
     upright = [
-        {"x": point.cost, "value": point.value, "interval": point.values, "colour": point.colour} for point in points
+        {
+            "x": point.cost,
+            "value": point.value,
+            "interval": point.values,
+            "colour": point.colour,
+            "hollow": not point.member,
+        }
+        for point in points
     ]
     return [
         *interval_layers(frame, across, thickness=1.5),
@@ -190,7 +197,7 @@ def _labels(frame: Frame, points: Sequence[FrontierPoint], stairs: Sequence[Fron
     chosen.sort(key=lambda point: point.cost)
     room = Room(frame, [_pixel(frame, point) for point in points], [*_bars(frame, points), *_steps(frame, stairs)])
     dots, first = [_pixel(frame, point) for point in chosen], [point.member for point in chosen]
-    names = room.labels(dots, short_names([point.name for point in chosen]), first, beyond=BEYOND)
+    names = room.labels(dots, [point.name for point in chosen], first, beyond=BEYOND)
     if len(names) == len(chosen):
         return _with_points(names, chosen), False
     numbers = room.labels(dots, [str(number) for number in range(1, len(chosen) + 1)], first)
@@ -237,31 +244,34 @@ def _words(frame: Frame, labels: Sequence[Named]) -> list[alt.Chart]:
     aligned: dict[str, list[dict[str, Any]]] = {}
     for label, point in labels:
         x, y = label.along(1)
-        look = {"text": label.text, "colour": point.colour}
+        look = {"text": label.text, "colour": INK if point.member else QUIET}
         aligned.setdefault(label.align, []).append({"x": frame.x_at(x), "y": frame.y_at(y), **look})
     return [frame.write(rows, align=align) for align, rows in aligned.items()]
 
 
 def _listed(frame: Frame, labels: Sequence[Named]) -> list[alt.Chart]:
-    """List to the right of the frame which name each number stands for, in as many columns as needed."""
-    names = short_names([point.name for _, point in labels])
-    columns = math.ceil(len(names) / (frame.height // KEY_LINE))
-    lines, width = math.ceil(len(names) / columns), LETTER * max(map(len, names)) + 44
+    """List to the right of the frame which full name each number stands for, in as many columns as needed."""
+    names = [name_lines(point.name) for _, point in labels]
+    width = LETTER * max(len(line) for lines in names for line in lines) + 44
     numbers, words = [], []
-    for place, ((label, point), name) in enumerate(zip(labels, names, strict=True)):
-        column, line = divmod(place, lines)
-        x, y = frame.width + 34 + column * width, frame.y_at(KEY_LINE * (line + 0.5))
-        numbers.append({"x": frame.x_at(x), "y": y, "text": label.text, "colour": point.colour})
-        words.append({"x": frame.x_at(x + 8), "y": y, "text": name, "colour": point.colour})
+    left, top = float(frame.width + 34), 0.0
+    for (label, point), lines in zip(labels, names, strict=True):
+        height = (len(lines) - 1) * LINE_HEIGHT + KEY_LINE
+        if top and top + height > frame.height:
+            left, top = left + width, 0.0
+        look = {"y": frame.y_at(top + height / 2), "colour": INK if point.member else QUIET}
+        numbers.append({"x": frame.x_at(left), "text": label.text, **look})
+        words.append({"x": frame.x_at(left + 8), "text": lines, **look})
+        top += height
     return [frame.write(numbers, align="right"), frame.write(words)]
 
 
-def _marks(points: Sequence[FrontierPoint], stairs: Sequence[FrontierPoint], level: float, better: str) -> str:
+def _marks(points: Sequence[FrontierPoint], stairs: Sequence[FrontierPoint], level: float) -> str:
     bars = any(point.costs or point.values for point in points)
     messages = [
-        f"{f'Bars are {100 * level:g} % intervals' if bars else 'Dots are means'}; {better} is better.",
-        "Blue: on the frontier." if any(point.member for point in points) else "",
-        "Gray: dominated." if not all(point.member for point in points) else "",
+        f"Bars are {level_text(level)} intervals." if bars else "Dots are means.",
+        "Filled: on the frontier." if any(point.member for point in points) else "",
+        "Hollow: dominated." if not all(point.member for point in points) else "",
         "Line: the best result up to each cost." if len(stairs) > 1 else "",
     ]
     return " ".join(filter(None, messages))

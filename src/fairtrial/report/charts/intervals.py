@@ -18,16 +18,21 @@ ASTRAY = 100.0
 def interval_layers(
     frame: Frame, rows: Rows, *, size: float = 50, thickness: float = 3, upright: bool = False
 ) -> list[alt.Chart]:
-    """Draw intervals. Rows have value, interval (may be None or have infinite limits), colour, and y (x if upright)."""
+    """Draw intervals. Rows have value, interval (may be None or have infinite limits), colour, and y (x if upright).
+
+    The dot of a row with a true `hollow` is drawn as a ring.
+    """
     axis, along, across = (frame.y, "y", "x") if upright else (frame.x, "x", "y")
-    bars, dots, back, forth = [], [], [], []
+    bars, back, forth = [], [], []
+    dots: list[dict[str, Any]] = []
+    rings: list[dict[str, Any]] = []
     for row in rows:
         look = {across: row[across], "colour": row["colour"]}
         value, interval = row["value"], row["interval"]
         if interval is not None:
             low, high = _within(axis, interval)
             bars.append({along: low, f"{along}2": high, **look})
-        dots += [{along: value, **look}] if _inside(axis, value) else []
+        (rings if row.get("hollow") else dots).extend([{along: value, **look}] if _inside(axis, value) else [])
         reach = [*(interval or ()), *([] if value is None else [value])]
         back += [{along: axis.domain[0], **look}] if any(end < axis.domain[0] for end in reach) else []
         forth += [{along: axis.domain[1], **look}] if any(end > axis.domain[1] for end in reach) else []
@@ -36,6 +41,7 @@ def interval_layers(
         frame.draw("rule", bars, strokeWidth=thickness),
         frame.draw("point", back, shape="triangle-down" if upright else "triangle-left", **arrow),
         frame.draw("point", forth, shape="triangle-up" if upright else "triangle-right", **arrow),
+        frame.draw("point", rings, filled=False, fill="white", size=size, opacity=1, strokeWidth=1.6),
         frame.draw("point", dots, filled=True, size=size, opacity=1),
     ]
 

@@ -11,7 +11,7 @@ from fairtrial.core.formatting import counted
 from fairtrial.report.charts.frame import Axis, Frame, Rows, finished
 from fairtrial.report.charts.grammar import Chart, Panel, alt
 from fairtrial.report.charts.places import known, round_numbers
-from fairtrial.report.charts.style import BLUE, INK, LETTER, PERCENT, QUIET, VERMILLION
+from fairtrial.report.charts.style import ACCENT, INK, LETTER, PERCENT, QUIET
 
 WIDTH, HEIGHT = 400, 300
 
@@ -42,9 +42,12 @@ def variance_panels(
     metric: str,
     n: int,
     n_min: Mapping[str, int | None],
-    title: str | None = None,
+    arm: str,
 ) -> Chart:
-    """Draw the half-width by number of runs for each summary: measured up to the existing runs, then extrapolated."""
+    """Draw the half-width by number of runs for each summary: measured up to the existing runs, then extrapolated.
+
+    `arm` is the name of the variant whose runs these are.
+    """
     curves = [
         Curve(name, *_points(rows, relative), threshold=threshold, n=n, needed=n_min.get(name))
         for name, rows in panels.items()
@@ -52,8 +55,11 @@ def variance_panels(
     if not any(curve.measured or curve.beyond for curve in curves):
         raise NothingToDraw(f"there is nothing to draw: the spread of {metric} is unknown")
     chart = alt.hconcat(*[_panel(curve, relative, metric) for curve in curves], spacing=40)
-    reading = "Half-width of the mean's interval by number of runs; dashed: extrapolated from the observed spread."
-    return finished(chart, title or _enough(curves, n), [reading], width=max(480, 480 * len(curves)))
+    reading = (
+        f"Half-width of the interval of the mean of {metric} by number of runs; smaller is more precise. "
+        "Dashed curve: extrapolated from the observed spread."
+    )
+    return finished(chart, f"{arm}: {_enough(curves, n)}", [reading], width=max(480, 480 * len(curves)))
 
 
 def _points(rows: Rows, relative: bool) -> tuple[Rows, Rows]:
@@ -74,11 +80,11 @@ def _panel(curve: Curve, relative: bool, metric: str) -> Panel:
     layers = [
         frame.across(curve.n, color=QUIET, strokeWidth=1, strokeDash=[2, 2]),
         frame.write([have], color=QUIET, align=side),
-        frame.along(curve.threshold, color=VERMILLION, strokeWidth=1.2),
-        _label_threshold(frame, curve, limit, up=True, right=_is_left(frame, curve.needed), color=VERMILLION),
-        frame.draw("line", curve.measured, color=BLUE, strokeWidth=2.2),
-        frame.draw("line", curve.beyond, color=BLUE, strokeWidth=2.2, strokeDash=[5, 4]),
-        frame.draw("circle", curve.measured if len(curve.measured) <= 30 else [], color=BLUE, size=35, opacity=1),
+        frame.along(curve.threshold, color=INK, strokeWidth=1.2, strokeDash=[7, 3]),
+        _label_threshold(frame, curve, limit, up=True, right=_is_left(frame, curve.needed), color=INK),
+        frame.draw("line", curve.measured, color=ACCENT, strokeWidth=2.2),
+        frame.draw("line", curve.beyond, color=ACCENT, strokeWidth=2.2, strokeDash=[5, 4]),
+        frame.draw("circle", curve.measured if len(curve.measured) <= 30 else [], color=ACCENT, size=35, opacity=1),
         *_needed(frame, curve),
     ]
     return frame.layered(layers, heading=curve.name)
@@ -153,6 +159,6 @@ def _enough(curves: Sequence[Curve], n: int) -> str:
     ]
     unknown = " and ".join(curve.name for curve in curves if curve.needed is None)
     if not messages:
-        return f"How many runs are enough for {unknown} is unknown"
+        return f"how many runs are enough for {unknown} is unknown"
     runs = f"{counted(n, 'run')} {'is' if n == 1 else 'are'} {' and '.join(messages)}"
     return f"{runs}; unknown for {unknown}" if unknown else runs

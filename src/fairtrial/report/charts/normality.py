@@ -10,7 +10,7 @@ from fairtrial.core.formatting import p_equals, shown_p
 from fairtrial.report.charts.frame import Axis, Frame, finished, grid, panel_heading
 from fairtrial.report.charts.grammar import Chart, Panel
 from fairtrial.report.charts.places import as_numbers, domain_of
-from fairtrial.report.charts.style import BLUE, QUIET
+from fairtrial.report.charts.style import ACCENT, QUIET
 
 NEVER = "This is a diagnostic: it never changes the test."
 ALONE, SMALL = 340, 200
@@ -19,12 +19,16 @@ COLUMNS = 3
 
 @dataclass(frozen=True)
 class Quantiles:
-    """One sample: its name, its ordered values, the normal quantiles of their ranks, and the Shapiro–Wilk p-value."""
+    """One sample: its name, its ordered values, the normal quantiles of their ranks, and the Shapiro–Wilk p-value.
+
+    `colour` is the color of the arm, or of the candidate for differences.
+    """
 
     name: str
     values: Sequence[float]
     normal: Sequence[float]
     p_value: float | None
+    colour: str = ACCENT
 
 
 def normality(quantiles: Sequence[Quantiles], *, what: str, metric: str, title: str | None = None) -> Chart:
@@ -56,7 +60,7 @@ def _panel(quantiles: Quantiles, what: str, metric: str, *, alone: bool) -> Pane
     dots = [{"x": float(z), "y": float(value)} for z, value in zip(normal, values, strict=True)]
     layers = [
         frame.draw("line", line, color=QUIET, strokeWidth=1.2),
-        frame.draw("circle", dots, color=BLUE, size=55 if alone else 35, opacity=0.8),
+        frame.draw("circle", dots, color=quantiles.colour, size=55 if alone else 35, opacity=0.8),
     ]
     heading = None if alone else panel_heading(quantiles.name, size + 40)
     return frame.layered(layers, heading=heading, caption=_caption(quantiles))

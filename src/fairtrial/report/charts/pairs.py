@@ -13,11 +13,13 @@ from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart, alt
 from fairtrial.report.charts.labels import LEAD, end_labels
 from fairtrial.report.charts.places import domain_of, known
-from fairtrial.report.charts.style import BLUE, CONTROL, INK, QUIET, VERMILLION, short_names, shown
+from fairtrial.report.charts.style import INK, QUIET, ArmStyle, name_lines, shown, style_at
 
 LABELLED = 20
 MANY = 50
-COLOURS = {"better": BLUE, "worse": VERMILLION, "unchanged": CONTROL}
+NAME_LINE = 40
+"""Longest line of a name below the chart, in characters: two of them fit side by side."""
+DASHES = {"better": [1, 0], "worse": [5, 3], "unchanged": [1, 0]}
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,9 @@ class SeedPair:
     outcome: str
 
     @property
-    def colour(self) -> str:
-        return COLOURS[self.outcome]
+    def line(self) -> ArmStyle:
+        """The style of its line. The line joins two arms, so its color is neither of theirs."""
+        return ArmStyle(QUIET, DASHES[self.outcome])
 
 
 def paired_differences(
@@ -43,8 +46,9 @@ def paired_differences(
     metric: str,
     title: str,
     direction: str = "max",
+    styles: tuple[ArmStyle, ArmStyle] | None = None,
 ) -> Chart:
-    """Draw one line per pair: blue if the candidate is better on that seed, orange if it is worse."""
+    """Draw one line per pair: solid if the candidate is better on that seed, dashed if it is worse."""
     pairs = _whole_pairs(seeds, control, candidate, direction)
     if not pairs:
         raise NothingToDraw(f"there is nothing to draw: no pair has {metric} on both sides")
@@ -52,11 +56,11 @@ def paired_differences(
     frame = Frame(Axis("", (-0.15, 1.15), drawn=False), y)
     layers = [
         *[frame.across(side, color="#DDDDDD") for side in (0, 1)],
-        *_lines(frame, pairs),
+        *_lines(frame, pairs, styles or (style_at(0), style_at(1))),
         *_means(frame, pairs, names),
         *(_seed_names(frame, pairs) if len(pairs) <= LABELLED else []),
     ]
-    return finished(frame.layered(layers), title, [_tally(pairs, direction), _left_out(len(seeds) - len(pairs))])
+    return finished(frame.layered(layers), title, [_tally(pairs), _left_out(len(seeds) - len(pairs))])
 
 
 def _whole_pairs(
@@ -75,18 +79,18 @@ def _outcome(first: float, second: float, direction: str) -> str:
     return "better" if gain > 0 else "worse" if gain < 0 else "unchanged"
 
 
-def _lines(frame: Frame, pairs: Sequence[SeedPair]) -> list[alt.Chart]:
+def _lines(frame: Frame, pairs: Sequence[SeedPair], styles: tuple[ArmStyle, ArmStyle]) -> list[alt.Chart]:
     lines, points = [], []
     for pair in pairs:
-        lines.append({"x": 0, "x2": 1, "y": pair.control, "y2": pair.candidate, "colour": pair.colour})
+        lines.append({"x": 0, "x2": 1, "y": pair.control, "y2": pair.candidate, "dash": pair.line.dash})
         points += [
-            {"x": 0, "y": pair.control, "colour": CONTROL},
-            {"x": 1, "y": pair.candidate, "colour": pair.colour},
+            {"x": side, "y": value, "colour": style.colour}
+            for side, (value, style) in enumerate(zip((pair.control, pair.candidate), styles, strict=True))
         ]
     many = len(pairs) > MANY
     faint = max(0.1, 20 / len(pairs)) if many else 0.8
     return [
-        frame.draw("rule", lines, strokeWidth=0.8 if many else 1.6, strokeOpacity=faint),
+        frame.draw("rule", lines, color=QUIET, strokeWidth=0.8 if many else 1.6, strokeOpacity=faint),
         frame.draw("circle", points, size=12 if many else 45, fillOpacity=0.4 if many else 1, opacity=1),
     ]
 
@@ -96,29 +100,29 @@ def _means(frame: Frame, pairs: Sequence[SeedPair], names: tuple[str, str]) -> l
     span = frame.y.domain[1] - frame.y.domain[0]
     bars = [{"x": side - 0.025, "x2": side + 0.025, "y": mean} for side, mean in enumerate(means)]
     slope = [{"x": 0, "x2": 1, "y": means[0], "y2": means[1]}]
-    below, lower = (frame.y_at(frame.height + offset) for offset in (18, 35))
-    words = [{"x": side, "y": below, "text": name} for side, name in enumerate(short_names(names, 40))]
+    lines = [name_lines(name, NAME_LINE) for name in names]
+    below, lower = (frame.y_at(frame.height + offset) for offset in (18, 19 + 16 * max(map(len, lines))))
+    words = [{"x": side, "y": below, "text": name} for side, name in enumerate(lines)]
     numbers = [{"x": side, "y": lower, "text": f"mean {shown(mean, span)}"} for side, mean in enumerate(means)]
     return [
-        frame.draw("rule", slope, color=INK, strokeDash=[5, 4], strokeWidth=1.5),
+        frame.draw("rule", slope, color=INK, strokeWidth=2.5),
         frame.draw("rule", bars, color=INK, strokeWidth=3),
-        frame.write(words, align="center", fontWeight="bold", fontSize=13),
+        frame.write(words, align="center", baseline="alphabetic", fontWeight="bold", fontSize=13),
         frame.write(numbers, align="center", color=QUIET),
     ]
 
 
 def _seed_names(frame: Frame, pairs: Sequence[SeedPair]) -> list[alt.Chart]:
-    ends = [(pair.candidate, f"seed {pair.seed}", pair.colour) for pair in pairs]
+    ends = [(pair.candidate, f"seed {pair.seed}", pair.line) for pair in pairs]
     return end_labels(frame, ends, left=frame.width * frame.x.share(1.0) + LEAD + 4, size=11)
 
 
-def _tally(pairs: Sequence[SeedPair], direction: str) -> str:
+def _tally(pairs: Sequence[SeedPair]) -> str:
     counts = Counter(pair.outcome for pair in pairs)
-    better = f"{counts['better']:,} of {counted(len(pairs), 'pair')} better (blue)"
-    worse = f"{counts['worse']:,} worse (orange)"
-    same = f"{counts['unchanged']:,} unchanged (gray)" if counts["unchanged"] else ""
-    good = "higher" if direction == "max" else "lower"
-    return f"{', '.join(filter(None, [better, worse, same]))}; {good} is better. Black: means."
+    better = f"{counts['better']:,} of {counted(len(pairs), 'pair')} better (solid lines)"
+    worse = f"{counts['worse']:,} worse (dashed lines)"
+    same = f"{counts['unchanged']:,} unchanged (level lines)" if counts["unchanged"] else ""
+    return f"{', '.join(filter(None, [better, worse if counts['worse'] else '', same]))}. Thick line: means."
 
 
 def _left_out(lost: int) -> str:

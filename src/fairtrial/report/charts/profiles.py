@@ -10,15 +10,17 @@ import numpy as np
 from fairtrial.core.errors import NothingToDraw
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
-from fairtrial.report.charts.labels import KEY_LINE, lone, name_key
+from fairtrial.report.charts.labels import key_height, lone, name_key
 from fairtrial.report.charts.places import Interval, domain_of, finite, known, thinned
-from fairtrial.report.charts.style import HEIGHT, PERCENT, colour_of, dash_of
+from fairtrial.report.charts.style import HEIGHT, PERCENT, ArmStyle, ArmStyles, arm_styles, band_opacity
 
 POINTS = 500
 Profiles = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
-def performance_profiles(rows: Sequence[Mapping[str, Any]], *, score: str, title: str | None = None) -> Chart:
+def performance_profiles(
+    rows: Sequence[Mapping[str, Any]], *, score: str, title: str | None = None, styles: ArmStyles | None = None
+) -> Chart:
     """Draw the share of runs above τ, one line per variant. Rows have variant, tau, value, low and high."""
     profiles = _profiles(rows)
     if not profiles:
@@ -26,14 +28,15 @@ def performance_profiles(rows: Sequence[Mapping[str, Any]], *, score: str, title
     frame = Frame(
         Axis(f"τ ({score})", _ends(profiles), grid=False),
         Axis("share of runs that score above τ", (0, 1), labels=PERCENT),
-        height=max(HEIGHT, KEY_LINE * len(profiles)),
+        height=max(HEIGHT, key_height(list(profiles))),
     )
-    bands, lines = _bands(profiles), _lines(profiles)
+    styles = styles or arm_styles(profiles)
+    bands, lines = _bands(profiles, styles), _lines(profiles, styles)
     layers = [
-        frame.draw("area", bands, fillOpacity=0.16),
+        frame.draw("area", bands, fillOpacity=band_opacity(len(profiles))),
         frame.draw("line", lines, strokeWidth=2.2),
         frame.draw("circle", lone(lines), size=60, opacity=1),
-        *name_key(frame, _by_height(profiles), left=frame.width + 14),
+        *name_key(frame, _by_height(profiles, styles), left=frame.width + 14),
     ]
     reading = "Higher is better at every τ." + (" Bands are pointwise intervals." if bands else "")
     return finished(frame.layered(layers), title or _finding(profiles), [reading])
@@ -59,32 +62,31 @@ def _ends(profiles: Profiles) -> Interval:
     return ends if ends[0] < ends[1] else domain_of(taus)
 
 
-def _lines(profiles: Profiles) -> list[dict[str, Any]]:
+def _lines(profiles: Profiles, styles: ArmStyles) -> list[dict[str, Any]]:
     return [
-        {"x": float(point["tau"]), "y": float(point["value"]), "dash": dash_of(place), **_look(place)}
-        for place, points in enumerate(profiles.values())
+        {"x": float(point["tau"]), "y": float(point["value"]), "group": name, **vars(styles[name])}
+        for name, points in profiles.items()
         for point in points
     ]
 
 
-def _bands(profiles: Profiles) -> list[dict[str, Any]]:
+def _bands(profiles: Profiles, styles: ArmStyles) -> list[dict[str, Any]]:
     return [
-        {"x": float(point["tau"]), "y": float(point["low"]), "y2": float(point["high"]), **_look(place)}
-        for place, points in enumerate(profiles.values())
+        {"x": float(point["tau"]), "y": float(point["low"]), "y2": float(point["high"]), **_look(name, styles)}
+        for name, points in profiles.items()
         for point in points
         if known(point.get("low")) is not None and known(point.get("high")) is not None
     ]
 
 
-def _look(place: int) -> dict[str, Any]:
-    return {"colour": colour_of(place), "group": place}
+def _look(name: str, styles: ArmStyles) -> dict[str, Any]:
+    return {"colour": styles[name].colour, "group": name}
 
 
-def _by_height(profiles: Profiles) -> list[tuple[str, int]]:
+def _by_height(profiles: Profiles, styles: ArmStyles) -> list[tuple[str, ArmStyle]]:
     """Return the names sorted by the height of their lines, highest first."""
     height = {name: float(np.mean([float(point["value"]) for point in points])) for name, points in profiles.items()}
-    places = [(name, place) for place, name in enumerate(profiles)]
-    return sorted(places, key=lambda entry: -height[entry[0]])
+    return [(name, styles[name]) for name in sorted(profiles, key=lambda name: -height[name])]
 
 
 def _finding(profiles: Profiles) -> str:

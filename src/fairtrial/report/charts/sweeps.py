@@ -16,7 +16,7 @@ from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart, alt
 from fairtrial.report.charts.intervals import goes_on, interval_layers, lies_outside, run_dots, without_strays
 from fairtrial.report.charts.places import HUGE, Interval, as_numbers, cut, domain_of, finite, known, open_interval
-from fairtrial.report.charts.style import BLUE, CONTROL, FAINT, INK, LETTER, QUIET, WIDTH, short_names
+from fairtrial.report.charts.style import ACCENT, FAINT, INK, LETTER, LINE_HEIGHT, QUIET, WIDTH, level_text, name_lines
 
 CATEGORY = 18
 """Minimum width per category in pixels, enough for slanted names."""
@@ -36,7 +36,8 @@ class PlottedPoint:
     interval: Interval | None
     runs: Sequence[float]
     best: bool
-    alike: bool
+    distinct: bool
+    """Whether it is statistically distinguishable from the best."""
 
     @property
     def name(self) -> str:
@@ -44,7 +45,7 @@ class PlottedPoint:
 
     @property
     def look(self) -> dict[str, Any]:
-        return {"x": self.x, "colour": BLUE if self.alike else CONTROL}
+        return {"x": self.x, "colour": QUIET if self.distinct else ACCENT, "hollow": self.distinct}
 
     @property
     def drawn(self) -> list[float]:
@@ -62,7 +63,10 @@ def sweep_curve(
     baseline: float | str | None = None,
     log: bool = False,
 ) -> Chart:
-    """Draw the result for each parameter value. Rows: value, mean, low, high, runs, best and alike, in grid order."""
+    """Draw the result for each parameter value. Rows: value, mean, low, high, runs, best and distinct, in grid order.
+
+    `distinct` is true for values that are statistically distinguishable from the best, and None if nothing is known.
+    """
     to_scale = _to_scale([row["value"] for row in rows], log)
     points = [_point(row, float(row["value"]) if to_scale else place) for place, row in enumerate(rows)]
     if all(point.mean is None for point in points):
@@ -70,7 +74,7 @@ def sweep_curve(
     frame = Frame(
         _to_scale_axis(points, param, log) if to_scale else Axis("", (-0.5, len(points) - 0.5), drawn=False),
         Axis(metric, _heights(points)),
-        width=WIDTH if to_scale else max(WIDTH, CATEGORY * len(points)),
+        width=WIDTH if to_scale else max(WIDTH, _category_width(points) * len(points)),
     )
     start = _place_of(baseline, frame, points, to_scale)
     layers = [
@@ -101,7 +105,7 @@ def _point(row: Mapping[str, Any], x: float) -> PlottedPoint:
         interval=open_interval(row.get("low"), row.get("high")),
         runs=finite(row.get("runs") or ()).tolist(),
         best=bool(row.get("best")),
-        alike=bool(row.get("alike") or row.get("best")),
+        distinct=bool(row.get("distinct")) and not row.get("best"),
     )
 
 
@@ -208,7 +212,7 @@ def _best(frame: Frame, points: Sequence[PlottedPoint], start: float | None) -> 
         fits_right = bool(free) and from_baseline < 22
         y = free[0] if free else OVER - 15 if from_baseline < 50 else OVER
         words = {"x": frame.x_at(x + 6 if fits_right else x), "y": frame.y_at(y), "text": "best"}
-        layers.append(frame.write([words], color=BLUE, fontWeight="bold", align="left" if fits_right else "center"))
+        layers.append(frame.write([words], color=INK, fontWeight="bold", align="left" if fits_right else "center"))
     return layers
 
 
@@ -240,10 +244,10 @@ def _lost(frame: Frame, points: Sequence[PlottedPoint]) -> alt.Chart:
 
 def _names_below(frame: Frame, points: Sequence[PlottedPoint], param: str) -> list[alt.Chart]:
     """Draw the category names, slanted if they would overlap, and the parameter name below them."""
-    names = short_names([point.name for point in points], 26)
-    longest = LETTER * max(map(len, names))
+    names = [name_lines(point.name) for point in points]
+    longest = LETTER * max(len(line) for lines in names for line in lines)
     slanted = longest + 10 > frame.width / len(points)
-    depth = 0.85 * longest * math.sin(math.radians(SLANT)) if slanted else 0
+    depth = 0.95 * longest * math.sin(math.radians(SLANT)) if slanted else 0
     look = {"angle": 360 - SLANT, "align": "right"} if slanted else {"align": "center"}
     below, title = (frame.y_at(frame.height + pixel) for pixel in (14, 38 + depth))
     rows = [{"x": point.x, "y": below, "text": name} for point, name in zip(points, names, strict=True)]
@@ -257,7 +261,7 @@ def _names_below(frame: Frame, points: Sequence[PlottedPoint], param: str) -> li
 def _reading(frame: Frame, points: Sequence[PlottedPoint], level: float) -> str:
     messages = [
         _marks(points, level),
-        "Blue: statistically indistinguishable from the best." if any(point.alike for point in points) else "",
+        _standing(points),
         goes_on(frame, [point.interval for point in points], upright=True),
         lies_outside(frame.y, (point.mean for point in points), "means")
         or lies_outside(frame.y, (run for point in points for run in point.runs), "runs"),
@@ -265,9 +269,21 @@ def _reading(frame: Frame, points: Sequence[PlottedPoint], level: float) -> str:
     return " ".join(filter(None, messages))
 
 
+def _standing(points: Sequence[PlottedPoint]) -> str:
+    """Explain filled and hollow dots, if there are both."""
+    if not any(point.distinct for point in points):
+        return ""
+    return "Filled dots: the best value and those not distinguishable from it; hollow dots: worse than the best."
+
+
+def _category_width(points: Sequence[PlottedPoint]) -> int:
+    """Return the width that a category needs for its slanted name, which may have several lines."""
+    return max(CATEGORY, 4 + LINE_HEIGHT * max(len(name_lines(point.name)) for point in points))
+
+
 def _marks(points: Sequence[PlottedPoint], level: float) -> str:
     bars, several = any(point.interval for point in points), any(len(point.runs) > 1 for point in points)
     if not bars and not several:
         return "One run per value." if any(point.runs for point in points) else "Dots are means."
-    marks = f"Bars are {100 * level:g} % intervals of each mean" if bars else "Large dots are means"
+    marks = f"Bars are {level_text(level)} intervals of each mean" if bars else "Large dots are means"
     return marks + (", small dots are single runs." if several else ".")
