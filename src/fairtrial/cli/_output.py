@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 LARGEST = 2**63
 COPIED_AT_ONCE = 1 << 16
+PIPED_WIDTH = 120
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Output:
         from fairtrial.cli._console import SafeConsole
 
         stream = sys.stderr if err else sys.stdout
-        width = None if stream.isatty() else 120
+        width = None if stream.isatty() else piped_width()
         # Wrap long lines on a terminal only; programs that read a pipe get each line whole.
         return SafeConsole(
             file=stream, no_color=None if self.color else True, width=width, soft_wrap=not stream.isatty()
@@ -116,7 +118,7 @@ class Output:
         from fairtrial.cli._console import SafeConsole
 
         with self._open() as file:
-            show(SafeConsole(file=file, no_color=True, width=120, soft_wrap=True))
+            show(SafeConsole(file=file, no_color=True, width=piped_width(), soft_wrap=True))
         self.say(f"Wrote {self.path}")
 
     def _write(self, text: str) -> None:
@@ -136,6 +138,12 @@ class Output:
             return self.path.open("w", encoding="utf-8")
         except OSError as error:
             raise UserError(f"cannot write {self.path}: {error.strerror}", hint="Choose another --output.") from None
+
+
+def piped_width() -> int:
+    """Return the width of text that does not go to a terminal: 120 columns, unless COLUMNS says otherwise."""
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isdecimal() and int(given) > 0 else PIPED_WIDTH
 
 
 def with_output(function: Callable[..., Any]) -> Callable[..., Any]:

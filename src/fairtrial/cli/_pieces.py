@@ -33,4 +33,4 @@ def judged_line(metric: str, direction: str | None) -> str:
 def show_next(console: Console, commands: Sequence[str]) -> None:
     console.print("Next:", style="bold")
     for line in commands:
-        console.print(f"  {line}", markup=False)
+        console.print(f"  {line}", markup=False, soft_wrap=True)  # a wrapped command could not be copied

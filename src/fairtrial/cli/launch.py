@@ -17,6 +17,7 @@ from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import NEVER_RECORDED, given_values, pairs
+from fairtrial.cli._tables import plain_table
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.formatting import counted, shown_change, shown_time, shown_value
 from fairtrial.core.plugin_registry import LAUNCHERS, plugin_names
@@ -304,16 +305,14 @@ def _give_dry_run(
 
 
 def _show(console: Console, launched: Launched) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     title = f"{launched.study}: {launched.metric or 'no metric logged'}" + " (synthetic)" * launched.synthetic
-    table = Table(title=Text(title), title_justify="left", title_style="bold")
-    for name in ("variant", "runs", "mean", "sd", "time per run"):
-        table.add_column(name, justify="left" if name == "variant" else "right")
+    console.print(title, style="bold", markup=False)
+    console.print()
+    table = plain_table("variant", "runs", "mean", "sd", "time per run")
     for arm in launched.arms:
         table.add_row(arm.variant, _counts(arm), shown_value(arm.mean), shown_value(arm.sd), shown_time(arm.wall_s))
     console.print(table)
+    console.print()
     if launched.metric and launched.direction:
         console.print(judged_line(launched.metric, launched.direction), markup=False)
     for gap in launched.differences:

@@ -11,7 +11,8 @@ from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.cli._source_options import with_file
-from fairtrial.core.formatting import counted, shown_chance, shown_hours, shown_money, shown_value
+from fairtrial.cli._tables import PlainTable, plain_table
+from fairtrial.core.formatting import counted, shown_chance, shown_hours, shown_money, shown_percent, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,10 +97,10 @@ def _pilot_line(plan: Plan) -> str:
     exact = f"If it were exactly {shown_value(plan.sd)}, {plan.seeds_at_sd} would be enough."
     if plan.assurance is None:
         return (
-            f"{basis}. The plan has {100 * plan.power:g} % power on average over the uncertainty of the true sd. "
+            f"{basis}. The plan has {shown_percent(plan.power)} power on average over the uncertainty of the true sd. "
             f"{exact} The pilot's effect is not used."
         )
-    bound = f"at most {shown_value(plan.sd_upper)} with {100 * plan.assurance:g} % assurance"
+    bound = f"at most {shown_value(plan.sd_upper)} with {shown_percent(plan.assurance)} assurance"
     return f"{basis}, {bound}; the plan uses that bound. {exact} The pilot's effect is not used."
 
 
@@ -113,7 +114,7 @@ def _verdict(plan: Plan) -> str:
         if plan.probability is not None
         else f"a difference of {shown_value(plan.sesoi)}"
     )
-    terms = f"{plan.design}, {plan.side}, α = {plan.alpha:g}, power {100 * plan.power:g} %"
+    terms = f"{plan.design}, {plan.side}, α = {plan.alpha:g}, power {shown_percent(plan.power)}"
     if plan.seeds is None:
         return f"More than a million seeds would be needed to detect {goal} ({terms})."
     parts = [f"{counted(plan.seeds, 'seed')} per variant to detect {goal} ({terms}): {plan.runs:,} runs"]
@@ -125,12 +126,8 @@ def _verdict(plan: Plan) -> str:
     return ", ".join(parts) + "."
 
 
-def _table(plan: Plan) -> object:
-    from rich.table import Table
-
-    table = Table("seeds", "power", "detectable", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for column in table.columns:
-        column.justify = "right"
+def _table(plan: Plan) -> PlainTable:
+    table = plain_table("seeds", "power", "detectable")
     for row in plan.curve:
         style = "bold" if row["seeds"] == plan.seeds else ""
         table.add_row(f"{row['seeds']}", shown_chance(row["power"] or 0), shown_value(row["detectable"]), style=style)

@@ -12,6 +12,7 @@ import click
 from fairtrial.cli._formatting import best_line
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
+from fairtrial.cli._tables import Column, PlainTable, plain_table
 from fairtrial.core.cautions import TORN_LINE
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.formatting import counted, shown_time, shown_value
@@ -19,12 +20,13 @@ from fairtrial.core.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from fairtrial.api.running.runs import Shown
     from fairtrial.core.run_metadata import RunResources, RunTimings
 
 MOST_REASONS = 5
+TO_COPY = ("path", "repair", "best", "log")
+"""Facts of a run that are never wrapped: paths and commands."""
 WHERE_HELP = (
     "Only runs that meet this condition on columns, options or last values; also <, >, <=, >=, !=, and, or, not."
 )
@@ -78,26 +80,16 @@ def list_command(
 
 
 def _show_list(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     if not rows:
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name, justify in (
-        ("run", "left"),
-        ("status", "left"),
-        ("metric", "left"),
-        ("value", "right"),
-        ("time", "right"),
-    ):
-        table.add_column(name, justify=justify, no_wrap=name != "run")  # type: ignore[arg-type]
+    table = plain_table("run", Column("status", left=True), Column("metric", left=True), "value", "time")
     for row in rows:
         mark = " (synthetic)" if row["synthetic"] else ""
         status = Text(row["status"], STYLES[row["status"]])
-        run = Text(f"{row['study']}/{row['run']}{mark}")
-        metric = Text(row["metric"] or "")
-        table.add_row(run, status, metric, shown_value(row["value"]), shown_time(row["wall_s"]))
+        name = f"{row['study']}/{row['run']}{mark}"
+        table.add_row(name, status, row["metric"] or "", shown_value(row["value"]), shown_time(row["wall_s"]))
     console.print(table)
 
 
@@ -154,7 +146,6 @@ def _show_run(console: Console, shown: Shown) -> None:
     data, lineage, resources, environment = metadata.data, metadata.lineage, metadata.resources, metadata.environment
     facts = {
         "reason": None if run.reason in shown.damage else run.reason,
-        "damaged": "\n".join(shown.damage),
         "repair": f"fairtrial doctor --damage --store {run.path.parent.parent}" if shown.damage else None,
         "recipe": metadata.recipe,
         "options": ", ".join(f"{key}={value}" for key, value in metadata.options.items()),
@@ -168,7 +159,8 @@ def _show_run(console: Console, shown: Shown) -> None:
         "commit": environment.git_commit and environment.git_commit[:12] + " (dirty)" * bool(environment.git_dirty),
         "path": str(run.path),
     }
-    console.print(_two_columns({name: fact for name, fact in facts.items() if fact}))
+    damaged = [("damaged", each) for each in shown.damage]
+    _show_facts(console, [*damaged, *((name, fact) for name, fact in facts.items() if fact)])
     for name, brief in shown.metrics.items():
         console.print(
             f"  {name:<24} {shown_value(brief['last']):>10}  at step {brief['last_step']}, "
@@ -179,7 +171,7 @@ def _show_run(console: Console, shown: Shown) -> None:
         console.print(f"  {_evaluation(again)}", markup=False)
     torn = [TORN_LINE.fill(file=run.paths.metrics.name)] if shown.torn else []
     for caution in [*metadata.cautions, *torn]:
-        console.print(_two_columns({"caution": f"{caution['text']} {caution['remedy']}"}, style="yellow"))
+        _show_facts(console, [("caution", f"{caution['text']} {caution['remedy']}")], style="yellow")
     for line in shown.log_tail:
         console.print(f"  │ {line}", style="dim", markup=False)
 
@@ -190,16 +182,15 @@ def _evaluation(event: Mapping[str, Any]) -> str:
     return f"re-evaluated{fresh}: {event['checkpoint']}, step {event['step']:,}: {values}"
 
 
-def _two_columns(facts: Mapping[str, Any], style: str = "") -> Table:
-    """Return a grid with names on the left and values on the right; long values wrap within their column."""
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 1), pad_edge=True)
-    grid.add_column(width=9, no_wrap=True)
-    for name, fact in facts.items():
-        grid.add_row(Text(f" {name}"), Text(str(fact)), style=style)
-    return grid
+def _show_facts(console: Console, facts: Iterable[tuple[str, Any]], style: str = "") -> None:
+    """Print names on the left and values on the right. Long values wrap, except for what a person may want to copy."""
+    for name, fact in facts:
+        if name in TO_COPY:
+            console.print(f"  {name:<9} {fact}", style=style, markup=False, soft_wrap=True)
+            continue
+        table = PlainTable([Column(""), Column("", left=True, wraps=True)], show_header=False, indent="  ")
+        table.add_row(f"{name:<8}", str(fact), style=style)
+        console.print(table)
 
 
 def _time(timings: RunTimings) -> str | None:
@@ -357,12 +348,10 @@ def sql_command(out: Output, query: str) -> int:
     rows = [dict(zip(columns, row, strict=True)) for row in answers]
 
     def show(console: Console) -> None:
-        from rich.table import Column, Table
-        from rich.text import Text
-
-        table = Table(*(Column(Text(name)) for name in columns), box=None, padding=(0, 2, 0, 0))
+        texts = {number for row in answers for number, value in enumerate(row) if isinstance(value, str)}
+        table = plain_table(*(Column(name, left=number in texts) for number, name in enumerate(columns)))
         for row in answers:
-            table.add_row(*(Text(shown_value(value)) for value in row))
+            table.add_row(*map(shown_value, row))
         console.print(table)
 
     out.give({"columns": columns, "rows": rows, "damaged": names}, rows, show)
