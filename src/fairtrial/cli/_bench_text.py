@@ -162,7 +162,7 @@ def _noise(noise_scale: NoiseScale) -> str:
         return f"Gradient noise scale: unknown ({scale.reason})."
     return (
         f"Gradient noise scale: {scale.value:,.0f} examples{_limits(scale, 0)}, from "
-        f"{noise_scale.measurements} measurements "
+        f"{counted(noise_scale.measurements, 'measurement')} "
         f"of {noise_scale.pieces} × {noise_scale.batch} after {counted(noise_scale.step, 'step')}."
     )
 
@@ -193,11 +193,13 @@ def _show_sizes(console: Console, batch_sizes: BatchSizes) -> None:
 
 def _show_rates(console: Console, learning_rates: LearningRates) -> None:
     console.print()
-    table = plain_table("Learning rate", "Applied", f"Loss after {learning_rates.steps} steps", "Diverged")
+    table = plain_table("Learning rate", "Applied", f"Loss after {counted(learning_rates.steps, 'step')}", "Diverged")
     for row in learning_rates.rows:
         applied = "" if row.applied is None else f"{row.applied:.3g}" + ("" if row.verified else " (not as given)")
         loss = f"{shown_value(row.loss.value)}{_limits(row.loss, 3)}"
         table.add_row(f"{row.rate:g}", applied, loss, f"{row.diverged} of {row.runs}")
     console.print(table)
     if learning_rates.lowest:
-        console.print(f"Lowest loss after {learning_rates.steps} steps: {learning_rates.lowest.rate:g}.", markup=False)
+        console.print(
+            f"Lowest loss after {counted(learning_rates.steps, 'step')}: {learning_rates.lowest.rate:g}.", markup=False
+        )

@@ -143,9 +143,9 @@ def _reliability_line(comparison: Comparison) -> str | None:
     level = f"{100 * (1 - comparison.alpha):g} %"
     if not lost.any:
         limits = {lost.runs_control: lost.upper_control, lost.runs_candidate: lost.upper_candidate}
-        runs = " and ".join(map(str, limits))
+        runs = " and ".join(map(str, limits)) + (" run" if list(limits) == [1] else " runs")
         up_to = " and ".join(f"{100 * limit:.0f} %" for limit in limits.values())
-        return f"No run was lost. With {runs} runs per arm, the failure rate may be as high as {up_to} ({level} limit)."
+        return f"No run was lost. With {runs} per arm, the failure rate may be as high as {up_to} ({level} limit)."
     gap, p = lost.difference, ""
     if lost.p_value is not None:
         p = f", {p_equals(shown_p(lost.p_value))} by {lost.method}'s exact test"
@@ -275,8 +275,8 @@ def _arrivals(comparison: Comparison) -> list[str]:
         ),
     )
     return [
-        f"{name} reached it in {round(share * n)} of {n} runs; mean up to step {comparison.tests['horizon']:g}: "
-        f"{shown_value(mean)}."
+        f"{name} reached it in {round(share * n)} of {counted(n, 'run')}; mean up to step "
+        f"{comparison.tests['horizon']:g}: {shown_value(mean)}."
         for name, share, n, mean in sides
         if share is not None
     ]
@@ -314,9 +314,15 @@ def _certificate_lines(certificate: Any) -> list[str]:
 
 
 def _power_lines(power: Mapping[str, Any]) -> list[str]:
-    lines = [f"Power, with {power['n']} runs per arm and a standard deviation of {shown_value(power['sd'])}:"]
+    lines = [
+        f"Power, with {counted(power['n'], 'run')} per arm and a standard deviation of {shown_value(power['sd'])}:"
+    ]
     for row in power["rows"]:
-        needed = f"; {row['seeds_for_sesoi']} seeds for {shown_value(power['sesoi'])}" if row["seeds_for_sesoi"] else ""
+        needed = (
+            f"; {counted(row['seeds_for_sesoi'], 'seed')} for {shown_value(power['sesoi'])}"
+            if row["seeds_for_sesoi"]
+            else ""
+        )
         lines.append(
             f"  {shown_percent(row['power'])}: detects a true difference of {shown_value(row['detectable'])}{needed}"
         )

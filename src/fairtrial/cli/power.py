@@ -93,7 +93,7 @@ def _show(console: Console, plan: Plan) -> None:
 
 def _pilot_line(plan: Plan) -> str:
     """Describe how the plan uses the pilot: it accounts for the uncertainty of the noise and ignores the effect."""
-    basis = f"Noise: sd {shown_value(plan.sd)} from a pilot of {plan.pilot_n} {_unit(plan)}"
+    basis = f"Noise: sd {shown_value(plan.sd)} from a pilot of {_pilot_size(plan)}"
     exact = f"If it were exactly {shown_value(plan.sd)}, {plan.seeds_at_sd} would be enough."
     if plan.assurance is None:
         return (
@@ -104,8 +104,9 @@ def _pilot_line(plan: Plan) -> str:
     return f"{basis}, {bound}; the plan uses that bound. {exact} The pilot's effect is not used."
 
 
-def _unit(plan: Plan) -> str:
-    return "pairs" if plan.design == "paired" and plan.correlation is None else "runs per variant"
+def _pilot_size(plan: Plan) -> str:
+    pairs = plan.design == "paired" and plan.correlation is None
+    return counted(plan.pilot_n, "pair") if pairs else f"{counted(plan.pilot_n, 'run')} per variant"
 
 
 def _verdict(plan: Plan) -> str:
@@ -117,7 +118,7 @@ def _verdict(plan: Plan) -> str:
     terms = f"{plan.design}, {plan.side}, α = {plan.alpha:g}, power {shown_percent(plan.power)}"
     if plan.seeds is None:
         return f"More than a million seeds would be needed to detect {goal} ({terms})."
-    parts = [f"{counted(plan.seeds, 'seed')} per variant to detect {goal} ({terms}): {plan.runs:,} runs"]
+    parts = [f"{counted(plan.seeds, 'seed')} per variant to detect {goal} ({terms}): {counted(plan.runs, 'run')}"]
     about = "about " if plan.hours_basis else ""
     if plan.hours is not None:
         parts.append(f"{about}{shown_hours(plan.hours)}")

@@ -208,7 +208,11 @@ def _verdict(variance: Variance) -> str:
             else f"; up to {high or 'very many'} if the noise is underestimated"
         )
         return f"n = {main.n} is enough: {known} (n = {main.n_min} would suffice{doubt})."
-    needed = f"plan {main.n_min:,} fresh seeds" if variance.looked_at else f"run {main.missing} more seeds"
+    needed = (
+        f"plan {counted(main.n_min, 'fresh seed')}"
+        if variance.looked_at
+        else f"run {counted(main.missing, 'more seed')}"
+    )
     text = f"n = {main.n} is not enough for {limit} of {variance.metric}: {needed}"
     return f"{text}: {variance.command}" if variance.command else f"{text}."
 
@@ -226,7 +230,7 @@ def _sentence(text: str) -> str:
 def _spread_text(spread: Spread) -> str:
     if spread.mean is None or spread.sd is None:
         return f"{counted(spread.n, 'usable run')}; {spread.reason}."
-    basis = f"mean {shown_value(spread.mean)}, sd {shown_value(spread.sd)} over {spread.n} runs"
+    basis = f"mean {shown_value(spread.mean)}, sd {shown_value(spread.sd)} over {counted(spread.n, 'run')}"
     if spread.n_min is None:
         hint = " Pass --threshold-abs instead." if spread.relative and spread.reason and "zero" in spread.reason else ""
         return f"{basis}; no answer: {_sentence(_reason(spread))}{hint}"

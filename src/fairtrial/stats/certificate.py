@@ -95,8 +95,8 @@ class Certificate:
         return (
             f"In the worst of the noise shapes tried, nominal {shown_percent(self.level)} intervals of this design "
             f"cover the true difference {100 * self.worst_both_arms:.1f} % of the time when both arms have the "
-            f"same noise, and {100 * self.worst_one_arm:.1f} % when only one arm varies. The worst shape is: {self.worst_shape}. "
-            f"{fitted} Coverage can be lower for other noise."
+            f"same noise, and {100 * self.worst_one_arm:.1f} % when only one arm varies. The worst shape is: "
+            f"{self.worst_shape}. {fitted} Coverage can be lower for other noise."
         )
 
     def to_dict(self) -> dict[str, Any]:
