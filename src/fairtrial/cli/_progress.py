@@ -26,27 +26,9 @@ MANY_REFRESH_S = 1.0
 
 
 def make_progress(out: Output) -> Progress:
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from fairtrial.cli._bars import progress_bars
 
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=28),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(compact=True),
-        console=out.console(err=True),
-        transient=True,
-        refresh_per_second=8,
-    )
+    return progress_bars(out.console(err=True))
 
 
 @contextlib.contextmanager
@@ -70,7 +52,7 @@ class TrainProgress(Observer):
         self._shown = 0.0
 
     def training_started(self, first_step: int, steps: int, now: float) -> None:
-        self._task = self._progress.add_task(self._spec.name, total=steps, completed=first_step - 1, unit="steps")
+        self._task = self._progress.add_task(self._spec.run_id, total=steps, completed=first_step - 1, unit="steps")
         self._shown = now
 
     def step_ended(self, step: int, now: float) -> None:
@@ -134,18 +116,18 @@ class LaunchProgress:
         if time.monotonic() - self._read < (MANY_REFRESH_S if many else REFRESH_S):
             return
         self._read = time.monotonic()
-        running = {run.key: _steps(run) for run in runs if run.state is RunState.RUNNING}
+        running = {run.job.spec.run_id: _steps(run) for run in runs if run.state is RunState.RUNNING}
         ended = sum(run.state is RunState.ENDED for run in runs)
         assert self._total is not None
         done = ended + sum(done / steps for done, steps in running.values() if steps)
-        progress.update(self._total, completed=done, description=f"[bold]{_counts(runs)}")
+        progress.update(self._total, completed=done, description=_counts(runs))
         self._draw_bars(progress, running if len(running) <= MOST_BARS else _as_one(running))
 
     def _start_total(self, progress: Progress, runs: Sequence[ScheduledRun]) -> None:
         for bar in (*self._bars.values(), *([] if self._total is None else [self._total])):
             progress.remove_task(bar)
         self._bars.clear()
-        self._total = progress.add_task("[bold]all runs", total=len(runs), unit="runs")
+        self._total = progress.add_task("all runs", total=len(runs), unit="runs")
 
     def _draw_bars(self, progress: Progress, running: Mapping[str, tuple[int, int | None]]) -> None:
         for name in [name for name in self._bars if name not in running]:

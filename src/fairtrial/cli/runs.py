@@ -16,6 +16,7 @@ from fairtrial.cli._tables import Column, PlainTable, plain_table
 from fairtrial.core.cautions import TORN_LINE
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.formatting import counted, shown_time, shown_value
+from fairtrial.core.paths import short_id
 from fairtrial.core.terminal import visible
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ STYLES = {
 @click.group("runs", invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Inspect and manage recorded runs. Refer to a run by its id, STUDY/ID, a path, or a glob."""
+    """Inspect and manage recorded runs. Refer to a run by its id, STUDY/ID, the short id in `runs list`, or a path.
+
+    The beginning of an id is enough if it names one run; a glob such as 'STUDY/*' names several.
+    """
     gc.disable()  # short-lived process: garbage collection over ten thousand rows would take longer than the listing
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -84,12 +88,14 @@ def _show_list(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
     if not rows:
         return
-    table = plain_table("run", Column("status", left=True), Column("metric", left=True), "value", "time")
+    table = plain_table(
+        "run", Column("id", left=True), Column("status", left=True), Column("metric", left=True), "value", "time"
+    )
     for row in rows:
         mark = " (synthetic)" if row["synthetic"] else ""
-        status = Text(row["status"], STYLES[row["status"]])
-        name = f"{row['study']}/{row['run']}{mark}"
-        table.add_row(name, status, row["metric"] or "", shown_value(row["value"]), shown_time(row["wall_s"]))
+        name, status = f"{row['study']}/{row['run']}{mark}", Text(row["status"], STYLES[row["status"]])
+        figures = shown_value(row["value"]), shown_time(row["wall_s"])
+        table.add_row(name, short_id(row["study"], row["run"]), status, row["metric"] or "", *figures)
     console.print(table)
 
 
@@ -139,7 +145,7 @@ def _show_run(console: Console, shown: Shown) -> None:
 
     run, metadata = shown.run, shown.run.metadata
     console.print(
-        f"{run.name}  {run.status}" + (" (synthetic)" if metadata.synthetic else ""),
+        f"{run.name}  {short_id(run.study, run.id)}  {run.status}" + (" (synthetic)" if metadata.synthetic else ""),
         style="bold",
         markup=False,
     )
