@@ -14,21 +14,27 @@ from fairtrial.cli._tables import shortened
 
 LEAST_BAR, WIDEST_BAR = 8, 28
 LEAST_NAME = 16
+FREE = 5
+"""Columns that stay empty. The terminal itself prints `^C` there; if that wrapped, the bars could not be erased."""
 SEED = re.compile(r"\.seed\d+(\.again\d+)?$")
 
 
 def progress_bars(console: Console) -> Progress:
     """Return bars that disappear when they end. Numbers are never cut: bars and names give way to them."""
-    return _FittingProgress(console=console, transient=True, refresh_per_second=8)
+    return _FittingProgress(console)
 
 
 class _FittingProgress(Progress):
     """Lays out all bars together, from the width that their numbers leave."""
 
+    def __init__(self, console: Console) -> None:
+        self._terminal = console  # Rich asks for the table before it has set its own `console`
+        super().__init__(console=console, transient=True, refresh_per_second=8)
+
     def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
         shown = [task for task in tasks if task.visible]
         figures = [_figures(task) for task in shown]
-        space = self.console.width - 1 - max((len(each) for each in figures), default=0) - 2
+        space = self._terminal.width - FREE - max((len(each) for each in figures), default=0) - 2
         bar = max(LEAST_BAR, min(WIDEST_BAR, space - max((len(task.description) for task in shown), default=0)))
         table = Table.grid(Column(no_wrap=True), Column(no_wrap=True), Column(no_wrap=True), padding=(0, 1, 0, 0))
         for task, text in zip(shown, figures, strict=True):

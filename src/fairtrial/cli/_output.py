@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from fairtrial.api.running.logged_command import LoggedCommand
-from fairtrial.cli._streams import reader_may_leave
+from fairtrial.cli._streams import fitted, reader_may_leave
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.plugin_registry import FORMATS, plugin_names
 from fairtrial.core.terminal import visible, visible_json
@@ -31,6 +31,14 @@ COPIED_AT_ONCE = 1 << 16
 PIPED_WIDTH = 120
 
 
+@dataclass
+class Screen:
+    """What is drawn on the terminal at the moment."""
+
+    bars: Console | None = None
+    """The console that redraws progress bars; lines for people must be printed through it."""
+
+
 @dataclass(frozen=True)
 class Output:
     """Where and in which format one invocation of a command writes its result."""
@@ -43,6 +51,7 @@ class Output:
     chart: Path | None = None
     command: LoggedCommand = field(default_factory=LoggedCommand)
     """The current command line. API functions are called through it so that a project can log their results."""
+    screen: Screen = field(default_factory=Screen)
     given: Sequence[str] = ()
     """Names of the parameters that the user set, on the command line or in a --config file."""
 
@@ -69,8 +78,13 @@ class Output:
 
     def say(self, text: str) -> None:
         """Print a line to stderr, unless --quiet was given."""
-        if not self.quiet:
-            click.echo(visible(text), err=True)
+        if self.quiet:
+            return
+        bars = self.screen.bars
+        if bars is None:
+            click.echo(fitted(visible(text), sys.stderr), err=True)
+        else:  # text that is written past the bars would leave parts of them on the screen
+            bars.print(text, soft_wrap="fairtrial " in text)
 
     def name_store(self) -> None:
         self.say(f"Store: {store_address(self.store)}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fairtrial.cli._output import Output
 from fairtrial.core.formatting import counted
-from fairtrial.core.runs import Status
+from fairtrial.core.runs import STOPPED, Outcome, Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import Observer
 from fairtrial.launch.job_plan import JobPlan
@@ -25,10 +25,17 @@ MOST_BARS = 6
 MANY_REFRESH_S = 1.0
 
 
-def make_progress(out: Output) -> Progress:
+@contextlib.contextmanager
+def make_progress(out: Output) -> Iterator[Progress]:
+    """Show progress bars, which disappear at the end. Lines that are printed meanwhile appear above them."""
     from fairtrial.cli._bars import progress_bars
 
-    return progress_bars(out.console(err=True))
+    with progress_bars(out.console(err=True)) as progress:
+        out.screen.bars = progress.console
+        try:
+            yield progress
+        finally:
+            out.screen.bars = None
 
 
 @contextlib.contextmanager
@@ -75,6 +82,7 @@ class LaunchProgress:
         self._progress = progress
         self._bars: dict[str, TaskID] = {}
         self._reported: set[str] = set()
+        self._reasons: set[str | None] = set()
         self._total: TaskID | None = None
         self._batch: Sequence[ScheduledRun] | None = None
         self._read = 0.0
@@ -99,14 +107,21 @@ class LaunchProgress:
         outcome = run.outcome
         if outcome is None or (outcome.status is Status.COMPLETED and not self._each):
             return
+        if outcome.status is Status.INTERRUPTED and outcome.reason == STOPPED:
+            return  # the user asked for it, and the last line says what is kept
+        if self._progress is not None and outcome.status is not Status.COMPLETED and outcome.reason in self._reasons:
+            return  # the bars count it, and the result names it
         took = (run.ended or 0) - (run.started or 0)
         mark = "✓" if outcome.status is Status.COMPLETED else "✗"
-        reason = "" if outcome.status is Status.COMPLETED else f": {outcome.reason}"
-        line = f"  {mark} {run.key}  {outcome.status}{reason}  {took:.1f} s"
-        if self._progress is not None and not self._out.quiet:
-            self._progress.console.print(line, markup=False)
-        else:
-            self._out.say(line)
+        self._out.say(f"  {mark} {run.key}  {outcome.status}{self._reason(outcome)}  {took:.1f} s")
+
+    def _reason(self, outcome: Outcome) -> str:
+        """Return why a run ended badly, in full only the first time."""
+        if outcome.status is Status.COMPLETED:
+            return ""
+        known = outcome.reason in self._reasons
+        self._reasons.add(outcome.reason)
+        return ": for the same reason" if known else f": {outcome.reason}"
 
     def _draw(self, progress: Progress, runs: Sequence[ScheduledRun]) -> None:
         if self._batch is not runs:
@@ -140,14 +155,16 @@ class LaunchProgress:
 
 def _counts(runs: Sequence[ScheduledRun]) -> str:
     """Return the counts by state: `3 queued, 2 running, 4 done, 1 failed`."""
-    bad = [run for run in runs if run.outcome and run.outcome.status is not Status.COMPLETED]
     places = [run.state for run in runs]
+    ends = [run.outcome.status if run.outcome else None for run in runs if run.state is RunState.ENDED]
     counts = {
         "queued": places.count(RunState.QUEUED),
         "running": places.count(RunState.RUNNING),
         "elsewhere": places.count(RunState.ELSEWHERE),
-        "done": places.count(RunState.ENDED) - len(bad),
-        "failed": len(bad),
+        "done": ends.count(Status.COMPLETED),
+        "failed": sum(end not in (None, Status.COMPLETED, Status.INTERRUPTED) for end in ends),
+        "interrupted": ends.count(Status.INTERRUPTED),
+        "not started": ends.count(None),
     }
     return ", ".join(f"{count} {place}" for place, count in counts.items() if count)
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from fairtrial.launch.policy import ExecutionPolicy
     from fairtrial.plan.study import Study
 
+MOST_SEEDS = 5
+"""How many seeds the line about failed runs names."""
 NEEDED_ENGINE = {"address": "ray", "cloud": "skypilot", "spot": "skypilot"}
 """The built-in launcher that each of these flags needs. Launchers of other packages may use the same names."""
 PLAN_HELP = "Launch as registered, with the registered seeds.  [default: the project's registration of this study]"
@@ -321,11 +323,7 @@ def _show(console: Console, launched: Launched) -> None:
         spread = "" if gap.sd is None else f", sd {shown_value(gap.sd)}"
         over = f"on average over {counted(gap.pairs, 'paired seed')}{spread}"
         console.print(f"{gap.candidate} − {gap.control}: {shown_change(gap.mean)} {over}{better}.", markup=False)
-    for run in launched.bad:
-        console.print(f"✗ {run.name} {run.status}: {run.reason}", style="red", markup=False)
-        if run.metadata.hint:
-            console.print(f"    {run.metadata.hint}", markup=False)
-        _show_log_tail(console, run)
+    _show_failures(console, launched.bad)
     telemetry = telemetry_line(run for run in launched.runs if run.name in launched.made)
     if telemetry:
         console.print(telemetry, markup=False)
@@ -333,11 +331,20 @@ def _show(console: Console, launched: Launched) -> None:
     show_next(console, launched.next_commands)
 
 
-def _show_log_tail(console: Console, run: Run) -> None:
-    from fairtrial.api.running.runs import log_tail
-
-    for line in log_tail(run, 4):
-        console.print(f"    {line}", style="dim", markup=False)
+def _show_failures(console: Console, bad: Sequence[Run]) -> None:
+    """Print one line per distinct failure of a variant, with the number of its runs, and where the log is."""
+    groups: dict[tuple[str, str, str | None], list[Run]] = {}
+    for run in bad:
+        groups.setdefault((run.variant, run.status.value, run.reason), []).append(run)
+    for (variant, status, reason), runs in groups.items():
+        first = runs[0]
+        seeds = ", ".join(str(run.seed) for run in runs[:MOST_SEEDS]) + " …" * (len(runs) > MOST_SEEDS)
+        which = f"{counted(len(runs), 'run')} of {variant} {status} ({'seed' if len(runs) == 1 else 'seeds'} {seeds})"
+        console.print(f"✗ {which}: {reason}", style="red", markup=False)
+        if first.metadata.hint:
+            console.print(f"    {first.metadata.hint}", markup=False)
+        if first.paths.log.is_file():
+            console.print(f"    Log: {first.paths.log}", markup=False, soft_wrap=True)
 
 
 def _counts(arm: Any) -> str:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -72,6 +71,8 @@ def run_id(variant: str, seed: int, attempt: int = 1) -> str:
 
 def short_id(study: str, run: str) -> str:
     """Return eight hexadecimal digits that name a run of a store: short to type, and without anything to quote."""
+
+    import hashlib  # not needed to start the command line
 
     return hashlib.sha256(f"{study}/{run}".encode()).hexdigest()[:SHORT_ID]
 
