@@ -179,7 +179,7 @@ def _show_run(console: Console, shown: Shown) -> None:
     for caution in [*metadata.cautions, *torn]:
         _show_facts(console, [("caution", f"{caution['text']} {caution['remedy']}")], style="yellow")
     for line in shown.log_tail:
-        console.print(f"  │ {line}", style="dim", markup=False)
+        console.print(f"  | {line}", style="dim", markup=False)
 
 
 def _evaluation(event: Mapping[str, Any]) -> str:

@@ -195,9 +195,9 @@ def _show_section(console: Console, title: str, rows: Sequence[Sequence[str]]) -
     console.print()
     if title:
         console.print(f"{title}:", style="yellow" if title.startswith("Warning") else "bold", markup=False)
-    if len(rows[0]) == 1:  # a single column is never wrapped, so that it can be copied
-        for row in rows:
-            console.print(f"  {row[0]}", markup=False, soft_wrap=True)
+    if len(rows[0]) == 1:
+        for row in rows:  # without a title: lines of an exclusion file, whole, so that they can be copied
+            console.print(f"  {row[0]}", markup=False, soft_wrap=True if not title else None)
     else:
         _show_rows(console, [["  " + row[0], *row[1:]] for row in rows])
 
