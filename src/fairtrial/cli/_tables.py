@@ -126,7 +126,8 @@ class PlainTable:
         below = self.indent + INDENT
         headings = max(_cell_width(self.columns[number].heading) for number in others)
         for cells, style in self._rows:
-            yield from _folded(console, cells[name], style, width, self.indent)
+            first = f"{self.columns[name].heading} ".lstrip()
+            yield from _folded(console, cells[name], style, width, self.indent + first)
             for number in others:
                 if _cell_width(cells[number]):
                     heading = self.columns[number].heading
@@ -145,8 +146,9 @@ class PlainTable:
             for number, lines, size in zip(numbers, wrapped, widths, strict=True):
                 cell = lines[place] if place < len(lines) else Text()
                 space = " " * (size - cell.cell_len)
-                left = self.columns[number].left or number == 0
-                line.append_text(Text.assemble(cell, space) if left else Text.assemble(space, cell))
+                line.append_text(
+                    Text.assemble(cell, space) if self.columns[number].left else Text.assemble(space, cell)
+                )
                 line.append(GAP)
             line.rstrip()
             yield line
@@ -157,7 +159,7 @@ class PlainTable:
 
 def plain_table(*headings: str | Column, indent: str = "") -> PlainTable:
     """Return a table: the first column left-aligned, the others right-aligned unless a `Column` says otherwise."""
-    columns = [Column(each) if isinstance(each, str) else each for each in headings]
+    columns = [Column(each, left=not number) if isinstance(each, str) else each for number, each in enumerate(headings)]
     return PlainTable([replace(each, heading=visible(each.heading)) for each in columns], indent=indent)
 
 

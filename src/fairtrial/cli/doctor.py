@@ -73,7 +73,7 @@ def command(
             if check.hint and len(line) + len(hint) <= console.width:
                 console.print(line + hint, style=style)
                 continue
-            table = PlainTable([Column(""), Column("", left=True, wraps=True)], show_header=False)
+            table = PlainTable([Column("", left=True), Column("", left=True, wraps=True)], show_header=False)
             table.add_row(f"{marks[check.ok]} {check.name:<{width}}", check.finding, style=style)
             console.print(table)
             if check.hint:  # on a line of its own, which is not wrapped, so that a command can be copied

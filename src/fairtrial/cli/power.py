@@ -11,7 +11,7 @@ from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.cli._source_options import with_file
-from fairtrial.cli._tables import PlainTable, plain_table
+from fairtrial.cli._tables import Column, PlainTable, plain_table
 from fairtrial.core.formatting import counted, shown_chance, shown_hours, shown_money, shown_percent, shown_value
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _verdict(plan: Plan) -> str:
 
 
 def _table(plan: Plan) -> PlainTable:
-    table = plain_table("seeds", "power", "detectable")
+    table = plain_table(Column("seeds"), "power", "detectable")
     for row in plan.curve:
         style = "bold" if row["seeds"] == plan.seeds else ""
         table.add_row(f"{row['seeds']}", shown_chance(row["power"] or 0), shown_value(row["detectable"]), style=style)

@@ -12,7 +12,8 @@ import click
 from fairtrial.cli._formatting import best_line
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._tables import Column, PlainTable, plain_table
+from fairtrial.cli._pieces import show_facts
+from fairtrial.cli._tables import Column, plain_table
 from fairtrial.core.cautions import TORN_LINE
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.formatting import counted, shown_time, shown_value
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from fairtrial.core.run_metadata import RunResources, RunTimings
 
 MOST_REASONS = 5
-TO_COPY = ("path", "repair", "best", "log")
-"""Facts of a run that are never wrapped: paths and commands."""
 WHERE_HELP = (
     "Only runs that meet this condition on columns, options or last values; also <, >, <=, >=, !=, and, or, not."
 )
@@ -166,7 +165,7 @@ def _show_run(console: Console, shown: Shown) -> None:
         "path": str(run.path),
     }
     damaged = [("damaged", each) for each in shown.damage]
-    _show_facts(console, [*damaged, *((name, fact) for name, fact in facts.items() if fact)])
+    show_facts(console, [*damaged, *((name, fact) for name, fact in facts.items() if fact)])
     for name, brief in shown.metrics.items():
         console.print(
             f"  {name:<24} {shown_value(brief['last']):>10}  at step {brief['last_step']}, "
@@ -177,7 +176,7 @@ def _show_run(console: Console, shown: Shown) -> None:
         console.print(f"  {_evaluation(again)}", markup=False)
     torn = [TORN_LINE.fill(file=run.paths.metrics.name)] if shown.torn else []
     for caution in [*metadata.cautions, *torn]:
-        _show_facts(console, [("caution", f"{caution['text']} {caution['remedy']}")], style="yellow")
+        show_facts(console, [("caution", f"{caution['text']} {caution['remedy']}")], style="yellow")
     for line in shown.log_tail:
         console.print(f"  | {line}", style="dim", markup=False)
 
@@ -186,17 +185,6 @@ def _evaluation(event: Mapping[str, Any]) -> str:
     values = ", ".join(f"{name} {shown_value(value)}" for name, value in event["metrics"].items())
     fresh = " on fresh data" if event["fresh"] else ""
     return f"re-evaluated{fresh}: {event['checkpoint']}, step {event['step']:,}: {values}"
-
-
-def _show_facts(console: Console, facts: Iterable[tuple[str, Any]], style: str = "") -> None:
-    """Print names on the left and values on the right. Long values wrap, except for what a person may want to copy."""
-    for name, fact in facts:
-        if name in TO_COPY:
-            console.print(f"  {name:<9} {fact}", style=style, markup=False, soft_wrap=True)
-            continue
-        table = PlainTable([Column(""), Column("", left=True, wraps=True)], show_header=False, indent="  ")
-        table.add_row(f"{name:<8}", str(fact), style=style)
-        console.print(table)
 
 
 def _time(timings: RunTimings) -> str | None:

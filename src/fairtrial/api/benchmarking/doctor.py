@@ -44,9 +44,7 @@ FEATURES = (
     OptionalFeature(
         "slurm", "launch --on slurm", "slurm", ["submitit"], "sbatch", "Launch from a login node of the cluster."
     ),
-    OptionalFeature(
-        "skypilot", "launch --on skypilot", None, [], "sky", "pip install 'skypilot[aws]'"
-    ),
+    OptionalFeature("skypilot", "launch --on skypilot", None, [], "sky", "pip install 'skypilot[aws]'"),
     OptionalFeature("s3", "stores at s3://…", "s3", ["s3fs"]),
     OptionalFeature("gcs", "stores at gs://…", "gcs", ["gcsfs"]),
     OptionalFeature("otlp", "--otlp: events sent to a receiver", "otlp", ["opentelemetry.proto"]),
