@@ -60,7 +60,7 @@ def variant_of(removed: Removed) -> str:
 
 
 def earlier_variant_of(removed: Removed) -> str:
-    """Return the name that versions before 0.2 gave the variant. Its space made the ids of its runs hard to copy."""
+    """Return the name that earlier versions gave the variant. Its space made the ids of its runs hard to copy."""
     return f"without {'+'.join(removed)}" if removed else FULL
 
 

@@ -85,7 +85,7 @@ def label(recipe: LoadedRecipe, options: Options) -> str:
 
 
 def earlier_label(recipe: LoadedRecipe, options: Options) -> str:
-    """Return the name that versions before 0.2 gave the variant, to find runs that one of them began."""
+    """Return the name that earlier versions gave the variant, to find runs that one of them began."""
     return name_of(_naming_options(recipe, options)) or "default"
 
 
