@@ -292,7 +292,7 @@ FAMILY_SEEDS = Caution(
 )
 FEW_TASKS = Caution(
     "few tasks",
-    "With {tasks} task(s), the middle half of the scores contains only a few scores, and the tasks that they come from "
+    "With {tasks:task/tasks}, the middle half of the scores contains only a few scores, and the tasks that they come from "
     "can change with the runs.",
     "Use the mean over tasks, or at least 20 tasks.",
 )
@@ -316,7 +316,7 @@ NEAR_CERTAIN = Caution(
 )
 TASKS_LEFT_OUT = Caution(
     "tasks left out",
-    "{count} task(s) are left out because at least one variant has no run on them: {tasks}.",
+    "{count:task is/tasks are} left out because at least one variant has no run there: {tasks}.",
     "Run every variant on the same tasks, or select variants with --candidate.",
 )
 INCOMPLETE_GRID = Caution(
@@ -400,7 +400,7 @@ UNEVEN_LOGGING = Caution(
 )
 DUPLICATE_SEEDS = Caution(
     "repeated attempts",
-    "{count} repeated attempt(s) at a seed were left out: they do not count as additional seeds.",
+    "{count:repeated attempt was/repeated attempts were} left out: they do not count as additional seeds.",
     "No action is needed; pass --control-run-ids to compare specific runs.",
 )
 UNUSED_STREAM_SEED = Caution(
