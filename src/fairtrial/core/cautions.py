@@ -292,8 +292,8 @@ FAMILY_SEEDS = Caution(
 )
 FEW_TASKS = Caution(
     "few tasks",
-    "With {tasks:task/tasks}, the middle half of the scores contains only a few scores, and the tasks that they come from "
-    "can change with the runs.",
+    "With {tasks:task/tasks}, the middle half of the scores contains only a few scores, and the tasks that they come "
+    "from can change with the runs.",
     "Use the mean over tasks, or at least 20 tasks.",
 )
 SHARED_LUCK = Caution(
