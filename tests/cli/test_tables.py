@@ -69,6 +69,15 @@ def test_every_number_is_whole_at_every_width_and_no_line_is_wider(width: int) -
     assert NAME in "".join(line.strip() for line in lines).replace(" ", "")
 
 
+def test_a_table_of_runs_keeps_a_name_that_is_wider_than_the_terminal_on_one_line() -> None:
+    table = plain_table("run", "mean")
+    table.whole_names = True
+    table.add_row("x" * 100, "0.5")
+    out = StringIO()
+    SafeConsole(file=out, width=40).print(table, crop=False)
+    assert "x" * 100 in out.getvalue().splitlines()
+
+
 def test_sentences_wrap_in_their_column() -> None:
     table = plain_table("run", Column("", left=True, wraps=True))
     table.add_row("a", "this sentence is longer than the terminal is wide, so it wraps")

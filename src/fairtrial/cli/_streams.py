@@ -40,7 +40,7 @@ def reader_may_leave() -> Iterator[None]:
 def fitted(text: str, stream: IO[str]) -> str:
     """Return text for people, wrapped between words if the stream is a terminal.
 
-    Lines with a command stay whole, so that they can be copied.
+    Lines with a command, or with a long id or path, stay whole, so that they can be copied.
     """
     if not stream.isatty():
         return text
@@ -51,7 +51,7 @@ def fitted(text: str, stream: IO[str]) -> str:
     options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}
     return "\n".join(
         line
-        if len(line) <= width or "fairtrial " in line
+        if len(line) <= width or "fairtrial " in line or any(len(word) > width // 2 for word in line.split())
         else textwrap.fill(line, width, subsequent_indent=" " * (len(line) - len(line.lstrip())), **options)
         for line in text.split("\n")
     )

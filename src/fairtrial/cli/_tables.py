@@ -42,6 +42,11 @@ class PlainTable:
     columns: Sequence[Column]
     show_header: bool = True
     indent: str = ""
+    whole_names: bool = False
+    """Whether a name that is wider than the terminal stays on one line, which the terminal then wraps.
+
+    Such a name can be copied; the table must be printed with `crop=False`.
+    """
     _rows: list[tuple[list[str | Text], str]] = field(default_factory=list)
     _cell_widths: list[int] = field(default_factory=list)
     """Width of the widest cell of each column."""
@@ -117,7 +122,7 @@ class PlainTable:
         widths = self._widths(others, width - len(below))
         header = [(self._headings(), "bold")] if self.show_header else []
         for cells, style in [*header, *self._rows]:
-            yield from _folded(console, cells[name], style, width, self.indent)
+            yield from self._name_lines(console, cells[name], style, width)
             yield from self._row_lines(console, cells, style, others, widths, below)
 
     def _record_lines(self, console: Console, numbers: Sequence[int], width: int) -> Iterator[Text]:
@@ -152,6 +157,14 @@ class PlainTable:
                 line.append(GAP)
             line.rstrip()
             yield line
+
+    def _name_lines(self, console: Console, name: str | Text, style: str, width: int) -> Iterator[Text]:
+        from rich.text import Text
+
+        if self.whole_names:
+            yield Text.assemble(self.indent, name, style=style, no_wrap=True, overflow="ignore")
+        else:
+            yield from _folded(console, name, style, width, self.indent)
 
     def _headings(self) -> list[str | Text]:
         return [column.heading for column in self.columns]

@@ -87,15 +87,15 @@ def _show_list(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
     if not rows:
         return
-    table = plain_table(
-        "run", Column("id", left=True), Column("status", left=True), Column("metric", left=True), "value", "time"
-    )
+    texts = [Column(name, left=True) for name in ("id", "status", "metric")]
+    table = plain_table("run", *texts, "value", "time")
+    table.whole_names = True
     for row in rows:
         mark = " (synthetic)" if row["synthetic"] else ""
         name, status = f"{row['study']}/{row['run']}{mark}", Text(row["status"], STYLES[row["status"]])
         figures = shown_value(row["value"]), shown_time(row["wall_s"])
         table.add_row(name, short_id(row["study"], row["run"]), status, row["metric"] or "", *figures)
-    console.print(table)
+    console.print(table, crop=False)
 
 
 def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, filtered: bool) -> None:
