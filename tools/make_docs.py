@@ -189,7 +189,11 @@ def option_row(info: OptionInfo) -> tuple[str, ...]:
 
 
 def cautions_page() -> str:
-    rows = ((code(caution.code), spaced(caution.text), spaced(caution.remedy)) for caution in CAUTIONS.values())
+    def shown(text: str) -> str:
+        """Show of `{count:run is/runs are}` the plural."""
+        return spaced(re.sub(r"\{(\w+):[^/}]*/([^}]*)\}", r"{\1} \2", text))
+
+    rows = ((code(caution.code), shown(caution.text), shown(caution.remedy)) for caution in CAUTIONS.values())
     return "\n".join(
         [
             NOTICE,

@@ -52,7 +52,7 @@ def test_a_run_that_was_removed_is_named_as_such(two: Store, cli: Cli) -> None:
     name = sorted(run.name for run in two.match(["s/new.*"]))[0]
     assert cli("runs", "rm", name, "--yes").code == 0
     text = cli("analyze", "s").out
-    assert f"1 run(s) were made and then removed: {name.removeprefix('s/')}." in text
+    assert f"1 run was made and then removed: {name.removeprefix('s/')}." in text
     assert "removed after it was made" in text and "do not exist yet" not in text and "not started" not in text
 
 

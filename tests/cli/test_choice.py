@@ -452,7 +452,7 @@ def test_a_narrow_terminal_loses_no_figure(points: Path) -> None:
     from fairtrial.cli.cost_performance import _table
 
     out = StringIO()
-    Console(file=out, width=80).print(_table(cost_performance(Source(configs=points), gpu="t4"), 80))
+    Console(file=out, width=80).print(_table(cost_performance(Source(configs=points), gpu="t4")))
     assert "…" not in out.getvalue() and "≈ $80.33" in out.getvalue()
 
 

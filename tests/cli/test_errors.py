@@ -39,7 +39,7 @@ def assert_told(answer: Answer, code: int, *parts: str) -> None:
         (["lunch"], 2, ["did you mean 'launch'?"]),
         (["train", "clasify"], 2, ["unknown recipe 'clasify'; did you mean 'classify'?"]),
         (["train", "fake", "--step", "5"], 2, ["No such option", "--steps"]),
-        (["train", "fake", "--steps", "many"], 1, ["steps: must be a valid integer"]),
+        (["train", "fake", "--steps", "many"], 1, ["steps: must be an integer, not 'many'"]),
         (["train", "fake", "--steps", "0", "--noise", "-1"], 1, ["steps: must be", "noise: must be"]),
         (["train", "fake", "--resume", "x", "--steps", "5"], 2, ["--resume takes no other options"]),
         (["train", "fake", "--again", "--replace"], 2, ["cannot be used together"]),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fairtrial.core.formatting import shown_hours, shown_money
+from fairtrial.core.cautions import ALL as CAUTIONS
+from fairtrial.core.cautions import Caution
+from fairtrial.core.formatting import shown_hours, shown_money, shown_percent
 
 
 @pytest.mark.parametrize(
@@ -23,3 +25,21 @@ def test_money_has_two_decimals_and_small_amounts_stay_apart(dollars: float, sho
 )
 def test_hours_have_three_significant_digits(hours: float, shown: str) -> None:
     assert shown_hours(hours) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 runs were lost"), (1, "1 run was lost"), (2, "2 runs were lost"), (1234, "1,234 runs were lost")],
+)
+def test_a_caution_counts_in_the_right_number(count: int, text: str) -> None:
+    assert Caution("x", "{count:run was/runs were} lost", "{count}").fill(count=count)["text"] == text
+
+
+@pytest.mark.parametrize("caution", CAUTIONS.values(), ids=lambda caution: caution.code)
+def test_no_caution_has_a_plural_in_parentheses(caution: Caution) -> None:
+    assert "(s)" not in caution.text + caution.remedy
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.95, "95 %"), (0.9833333333, "98.33 %"), (0.999, "99.9 %")])
+def test_a_share_has_at_most_four_digits(share: float, text: str) -> None:
+    assert shown_percent(share) == text

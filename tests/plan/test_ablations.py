@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.paths import check_name
 from fairtrial.core.registry import load_recipe
-from fairtrial.plan.ablations import FULL, MOST_FACTORIAL, check_components, removals, variant_of, variants_without
+from fairtrial.plan.ablations import FULL, MOST_FACTORIAL, changes_without, check_components, removals, variant_of
 from fairtrial.plan.cells import resolve
 
 DISTILL = load_recipe("distill")
@@ -114,17 +114,23 @@ def test_a_recipe_without_components_says_so() -> None:
 
 
 def test_variants_carry_the_changes_of_all_that_is_taken_away() -> None:
-    variants = variants_without(DISTILL, [(), ("temperature",), ("temperature", "attention_loss")])
-    assert variants == {
-        FULL: {},
-        "without temperature": {"temperature": 1.0},
-        "without temperature+attention_loss": {"temperature": 1.0, "attention_loss": False},
+    both = ("temperature", "attention_loss")
+    changes = changes_without(DISTILL, [(), ("temperature",), both])
+    assert changes == {
+        (): {},
+        ("temperature",): {"temperature": 1.0},
+        both: {"temperature": 1.0, "attention_loss": False},
     }
+    assert [variant_of(removed) for removed in changes] == [
+        FULL,
+        "without-temperature",
+        "without-temperature+attention_loss",
+    ]
 
 
 def test_every_subset_of_the_recipes_components_is_a_valid_folder_and_a_valid_model() -> None:
     sets = removals(NAMES, factorial=True)
-    variants = variants_without(DISTILL, sets)
+    variants = {variant_of(removed): changes for removed, changes in changes_without(DISTILL, sets).items()}
     assert len(variants) == 2 ** len(NAMES)
     base = {"strategy": "combined", "student": "cnn"}
     resolved = [resolve(DISTILL, {**base, **changes}, where=name).to_dict() for name, changes in variants.items()]

@@ -57,6 +57,11 @@ def test_equal_options_give_equal_fingerprints_however_they_are_written() -> Non
         ({"steps": 5, "effect": 0.5}, "steps=5,effect=0.5"),
         ({"checkpoint_every": 7}, "default"),
         ({"label": "a"}, "label=a"),
+        (
+            {"steps": 3, "benchmark": {"random_score": 0.1, "human_score": 0.9}},
+            "steps=3,random_score=0.1,human_score=0.9",
+        ),
+        ({"stream_seed": {"init": 7}}, "init=7"),
     ],
 )
 def test_a_variant_is_named_by_what_was_chosen(values: dict[str, Any], expected: str) -> None:

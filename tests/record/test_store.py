@@ -13,7 +13,7 @@ import pytest
 
 from fairtrial.api.running.runs import export_runs, list_runs, query, remove_runs
 from fairtrial.core.errors import FairtrialError
-from fairtrial.core.paths import RunPaths
+from fairtrial.core.paths import RunPaths, short_id
 from fairtrial.core.runs import Status
 from fairtrial.jobs.run_session import run_cell
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
@@ -116,6 +116,26 @@ def test_a_run_is_found_by_id_name_path_and_glob(filled: Store) -> None:
     with pytest.raises(FairtrialError) as caught:
         filled.find("a.seed11")
     assert "Did you mean 'a.seed1'" in (caught.value.hint or "")
+
+
+def test_a_run_is_found_by_its_short_id_and_by_the_beginning_of_its_id(filled: Store) -> None:
+    short = short_id("one", "a.seed2")
+    assert len(short) == 8
+    for reference in (short, short[:4], "one/a.seed2", "one/b.seed3"[:5] + ".seed3", "bad"):
+        assert filled.find(reference).status
+    assert filled.find(short).name == "one/a.seed2"
+    assert filled.find("bad").name == "two/bad.seed1"
+    assert filled.match([short, "one/a.seed2"]) == [filled.find("one/a.seed2")]
+
+
+def test_an_ambiguous_beginning_lists_the_candidates_and_never_means_all_of_them(filled: Store) -> None:
+    with pytest.raises(FairtrialError) as caught:
+        filled.match_paths(["one/a"])
+    assert "'one/a' matches" in caught.value.message
+    assert f"{short_id('one', 'a.seed2')}  one/a.seed2" in caught.value.message
+    assert "STUDY/RUN" in (caught.value.hint or "")
+    with pytest.raises(FairtrialError, match="no run named ''"):
+        filled.match_paths([""])
 
 
 def test_a_run_that_is_being_written_cannot_be_removed(filled: Store) -> None:

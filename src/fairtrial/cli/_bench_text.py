@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fairtrial.cli._lab import plain_table
 from fairtrial.cli._pieces import show_cautions
+from fairtrial.cli._tables import Column, plain_table
 from fairtrial.core.formatting import counted, shown_hours, shown_memory, shown_value
 
 if TYPE_CHECKING:
@@ -88,15 +88,13 @@ def _times(bench: Bench) -> list[str]:
 
 
 def _show_phases(console: Console, bench: Bench) -> None:
-    from rich.text import Text
-
     several = bench.breakdown is not None and bench.breakdown.batches not in (None, 1)
-    table = plain_table("Phase", "ms per step", *(["ms per batch"] if several else []), "Share", "")
+    table = plain_table("Phase", "ms per step", *(["ms per batch"] if several else []), "Share", Column("", left=True))
     for row in bench.phase_rows():
         share = "" if row["share"] is None else f"{100 * row['share']:.1f} %"
         per_batch = [f"{row['ms_per_batch']:.3f}"] if several else []
         near = "near timer overhead" if row["near_timer"] else ""
-        table.add_row(*(Text(cell) for cell in (row["phase"], f"{row['ms_per_step']:.3f}", *per_batch, share, near)))
+        table.add_row(row["phase"], f"{row['ms_per_step']:.3f}", *per_batch, share, near)
     console.print(table)
 
 
@@ -164,14 +162,14 @@ def _noise(noise_scale: NoiseScale) -> str:
         return f"Gradient noise scale: unknown ({scale.reason})."
     return (
         f"Gradient noise scale: {scale.value:,.0f} examples{_limits(scale, 0)}, from "
-        f"{noise_scale.measurements} measurements "
+        f"{counted(noise_scale.measurements, 'measurement')} "
         f"of {noise_scale.pieces} × {noise_scale.batch} after {counted(noise_scale.step, 'step')}."
     )
 
 
 def _show_sizes(console: Console, batch_sizes: BatchSizes) -> None:
     console.print()
-    table = plain_table("Batch size", "ms per step", "Examples/s", "Tensors", "")
+    table = plain_table("Batch size", "ms per step", "Examples/s", "Tensors", Column("", left=True))
     for row in batch_sizes.rows:
         if row.reason is not None or row.throughput is None or row.throughput.value is None or row.step_s is None:
             table.add_row(f"{row.size:,}", "", "", "", "out of memory" if row.out_of_memory else "not measured")
@@ -195,11 +193,13 @@ def _show_sizes(console: Console, batch_sizes: BatchSizes) -> None:
 
 def _show_rates(console: Console, learning_rates: LearningRates) -> None:
     console.print()
-    table = plain_table("Learning rate", "Applied", f"Loss after {learning_rates.steps} steps", "Diverged")
+    table = plain_table("Learning rate", "Applied", f"Loss after {counted(learning_rates.steps, 'step')}", "Diverged")
     for row in learning_rates.rows:
         applied = "" if row.applied is None else f"{row.applied:.3g}" + ("" if row.verified else " (not as given)")
         loss = f"{shown_value(row.loss.value)}{_limits(row.loss, 3)}"
         table.add_row(f"{row.rate:g}", applied, loss, f"{row.diverged} of {row.runs}")
     console.print(table)
     if learning_rates.lowest:
-        console.print(f"Lowest loss after {learning_rates.steps} steps: {learning_rates.lowest.rate:g}.", markup=False)
+        console.print(
+            f"Lowest loss after {counted(learning_rates.steps, 'step')}: {learning_rates.lowest.rate:g}.", markup=False
+        )

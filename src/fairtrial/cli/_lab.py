@@ -168,13 +168,3 @@ def interval_words(estimate: Estimate) -> str:
 def next_commands(out: Output, study: str) -> list[str]:
     place, name = store_words(out.store), shlex.quote(study)
     return [f"fairtrial analyze {name}{place}", f"fairtrial runs list --study {name}{place}"]
-
-
-def plain_table(*headings: str) -> Any:
-    """Return a table without borders: the first column left-aligned, the others right-aligned."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
-    return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from click.core import ParameterSource
 
 from fairtrial.api.running.logged_command import LoggedCommand
 from fairtrial.cli._help import SharedOption
-from fairtrial.cli._streams import reader_may_leave
+from fairtrial.cli._streams import fitted, reader_may_leave
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.plugin_registry import FORMATS, plugin_names
 from fairtrial.core.terminal import visible, visible_json
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
 
 LARGEST = 2**63
 COPIED_AT_ONCE = 1 << 16
+PIPED_WIDTH = 120
+
+
+@dataclass
+class Screen:
+    """What is drawn on the terminal at the moment."""
+
+    bars: Console | None = None
+    """The console that redraws progress bars; lines for people must be printed through it."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,7 @@ class Output:
     chart: Path | None = None
     command: LoggedCommand = field(default_factory=LoggedCommand)
     """The current command line. API functions are called through it so that a project can log their results."""
+    screen: Screen = field(default_factory=Screen)
     given: Sequence[str] = ()
     """Names of the parameters that the user set, on the command line or in a --config file."""
 
@@ -60,7 +71,7 @@ class Output:
         from fairtrial.cli._console import SafeConsole
 
         stream = sys.stderr if err else sys.stdout
-        width = None if stream.isatty() else 120
+        width = None if stream.isatty() else piped_width()
         # Wrap long lines on a terminal only; programs that read a pipe get each line whole.
         return SafeConsole(
             file=stream, no_color=None if self.color else True, width=width, soft_wrap=not stream.isatty()
@@ -68,8 +79,13 @@ class Output:
 
     def say(self, text: str) -> None:
         """Print a line to stderr, unless --quiet was given."""
-        if not self.quiet:
-            click.echo(visible(text), err=True)
+        if self.quiet:
+            return
+        bars = self.screen.bars
+        if bars is None:
+            click.echo(fitted(visible(text), sys.stderr), err=True)
+        else:  # text that is written past the bars would leave parts of them on the screen
+            bars.print(text, soft_wrap="fairtrial " in text)
 
     def name_store(self) -> None:
         self.say(f"Store: {store_address(self.store)}")
@@ -117,7 +133,7 @@ class Output:
         from fairtrial.cli._console import SafeConsole
 
         with self._open() as file:
-            show(SafeConsole(file=file, no_color=True, width=120, soft_wrap=True))
+            show(SafeConsole(file=file, no_color=True, width=piped_width(), soft_wrap=True))
         self.say(f"Wrote {self.path}")
 
     def _write(self, text: str) -> None:
@@ -137,6 +153,12 @@ class Output:
             return self.path.open("w", encoding="utf-8")
         except OSError as error:
             raise UserError(f"cannot write {self.path}: {error.strerror}", hint="Choose another --output.") from None
+
+
+def piped_width() -> int:
+    """Return the width of text that does not go to a terminal: 120 columns, unless COLUMNS says otherwise."""
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isdecimal() and int(given) > 0 else PIPED_WIDTH
 
 
 def with_output(function: Callable[..., Any]) -> Callable[..., Any]:

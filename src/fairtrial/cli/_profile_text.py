@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairtrial.cli._lab import plain_table
 from fairtrial.cli._pieces import show_cautions
+from fairtrial.cli._tables import plain_table
 from fairtrial.core.formatting import counted, shown_memory
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fairtrial.cli._output import Output
 from fairtrial.core.formatting import counted
-from fairtrial.core.runs import Status
+from fairtrial.core.runs import STOPPED, Outcome, Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import Observer
 from fairtrial.launch.job_plan import JobPlan
@@ -25,28 +25,17 @@ MOST_BARS = 6
 MANY_REFRESH_S = 1.0
 
 
-def make_progress(out: Output) -> Progress:
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+@contextlib.contextmanager
+def make_progress(out: Output) -> Iterator[Progress]:
+    """Show progress bars, which disappear at the end. Lines that are printed meanwhile appear above them."""
+    from fairtrial.cli._bars import progress_bars
 
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=28),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(compact=True),
-        console=out.console(err=True),
-        transient=True,
-        refresh_per_second=8,
-    )
+    with progress_bars(out.console(err=True)) as progress:
+        out.screen.bars = progress.console
+        try:
+            yield progress
+        finally:
+            out.screen.bars = None
 
 
 @contextlib.contextmanager
@@ -70,7 +59,7 @@ class TrainProgress(Observer):
         self._shown = 0.0
 
     def training_started(self, first_step: int, steps: int, now: float) -> None:
-        self._task = self._progress.add_task(self._spec.name, total=steps, completed=first_step - 1, unit="steps")
+        self._task = self._progress.add_task(self._spec.run_id, total=steps, completed=first_step - 1, unit="steps")
         self._shown = now
 
     def step_ended(self, step: int, now: float) -> None:
@@ -93,6 +82,7 @@ class LaunchProgress:
         self._progress = progress
         self._bars: dict[str, TaskID] = {}
         self._reported: set[str] = set()
+        self._reasons: set[str | None] = set()
         self._total: TaskID | None = None
         self._batch: Sequence[ScheduledRun] | None = None
         self._read = 0.0
@@ -117,14 +107,21 @@ class LaunchProgress:
         outcome = run.outcome
         if outcome is None or (outcome.status is Status.COMPLETED and not self._each):
             return
+        if outcome.status is Status.INTERRUPTED and outcome.reason == STOPPED:
+            return  # the user asked for it, and the last line says what is kept
+        if self._progress is not None and outcome.status is not Status.COMPLETED and outcome.reason in self._reasons:
+            return  # the bars count it, and the result names it
         took = (run.ended or 0) - (run.started or 0)
         mark = "✓" if outcome.status is Status.COMPLETED else "✗"
-        reason = "" if outcome.status is Status.COMPLETED else f": {outcome.reason}"
-        line = f"  {mark} {run.key}  {outcome.status}{reason}  {took:.1f} s"
-        if self._progress is not None and not self._out.quiet:
-            self._progress.console.print(line, markup=False)
-        else:
-            self._out.say(line)
+        self._out.say(f"  {mark} {run.key}  {outcome.status}{self._reason(outcome)}  {took:.1f} s")
+
+    def _reason(self, outcome: Outcome) -> str:
+        """Return why a run ended badly, in full only the first time."""
+        if outcome.status is Status.COMPLETED:
+            return ""
+        known = outcome.reason in self._reasons
+        self._reasons.add(outcome.reason)
+        return ": for the same reason" if known else f": {outcome.reason}"
 
     def _draw(self, progress: Progress, runs: Sequence[ScheduledRun]) -> None:
         if self._batch is not runs:
@@ -134,18 +131,18 @@ class LaunchProgress:
         if time.monotonic() - self._read < (MANY_REFRESH_S if many else REFRESH_S):
             return
         self._read = time.monotonic()
-        running = {run.key: _steps(run) for run in runs if run.state is RunState.RUNNING}
+        running = {run.job.spec.run_id: _steps(run) for run in runs if run.state is RunState.RUNNING}
         ended = sum(run.state is RunState.ENDED for run in runs)
         assert self._total is not None
         done = ended + sum(done / steps for done, steps in running.values() if steps)
-        progress.update(self._total, completed=done, description=f"[bold]{_counts(runs)}")
+        progress.update(self._total, completed=done, description=_counts(runs))
         self._draw_bars(progress, running if len(running) <= MOST_BARS else _as_one(running))
 
     def _start_total(self, progress: Progress, runs: Sequence[ScheduledRun]) -> None:
         for bar in (*self._bars.values(), *([] if self._total is None else [self._total])):
             progress.remove_task(bar)
         self._bars.clear()
-        self._total = progress.add_task("[bold]all runs", total=len(runs), unit="runs")
+        self._total = progress.add_task("all runs", total=len(runs), unit="runs")
 
     def _draw_bars(self, progress: Progress, running: Mapping[str, tuple[int, int | None]]) -> None:
         for name in [name for name in self._bars if name not in running]:
@@ -158,14 +155,16 @@ class LaunchProgress:
 
 def _counts(runs: Sequence[ScheduledRun]) -> str:
     """Return the counts by state: `3 queued, 2 running, 4 done, 1 failed`."""
-    bad = [run for run in runs if run.outcome and run.outcome.status is not Status.COMPLETED]
     places = [run.state for run in runs]
+    ends = [run.outcome.status if run.outcome else None for run in runs if run.state is RunState.ENDED]
     counts = {
         "queued": places.count(RunState.QUEUED),
         "running": places.count(RunState.RUNNING),
         "elsewhere": places.count(RunState.ELSEWHERE),
-        "done": places.count(RunState.ENDED) - len(bad),
-        "failed": len(bad),
+        "done": ends.count(Status.COMPLETED),
+        "failed": sum(end not in (None, Status.COMPLETED, Status.INTERRUPTED) for end in ends),
+        "interrupted": ends.count(Status.INTERRUPTED),
+        "not started": ends.count(None),
     }
     return ", ".join(f"{count} {place}" for place, count in counts.items() if count)
 

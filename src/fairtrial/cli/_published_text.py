@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairtrial.cli._pieces import show_cautions
+from fairtrial.cli._tables import Column, plain_table
 from fairtrial.core.cautions import DOUBTFUL_VALUE, IMPOSSIBLE_VALUE
 from fairtrial.core.directions import better_words
-from fairtrial.core.formatting import counted, decimals_for, shown_change, shown_interval, shown_p
+from fairtrial.core.formatting import counted, decimals_for, shown_change, shown_interval, shown_p, shown_percent
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.comparing.published_claims import PublishedAnalysis, TableClaim
+    from fairtrial.cli._tables import PlainTable
     from fairtrial.core.findings import Comparison
 
 MOST_SENTENCES = 3
@@ -39,74 +41,48 @@ def show_published(console: Console, analysis: PublishedAnalysis) -> None:
     show_cautions(console, [each for each in [*carried, *analysis.cautions] if each["code"] not in messages])
 
 
-def _table(*headings: str) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for number, heading in enumerate(headings):
-        is_text = number == 0 or heading == "task"  # names may wrap, numbers and verdicts may not
-        table.add_column(
-            heading,
-            justify="left" if is_text else "right",
-            no_wrap=not is_text,
-            min_width=6 if is_text else None,
-            overflow="fold",
-        )
-    return table
+TASK = Column("task", left=True)
+VERDICT = Column("verdict", left=True)
 
 
-def _arms_table(analysis: PublishedAnalysis) -> Any:
-    from rich.text import Text
-
+def _arms_table(analysis: PublishedAnalysis) -> PlainTable:
     by_task = any(arm.task is not None for arm in analysis.printed)
     computed = any(arm.spread != "sd" for arm in analysis.printed)
-    table = _table("variant", *(["task"] if by_task else []), "n", "mean", "sd", *(["from"] if computed else []))
+    table = plain_table("variant", *([TASK] if by_task else []), "n", "mean", "sd", *(["from"] if computed else []))
     for arm, summary in zip(analysis.printed, analysis.summaries, strict=True):
         cells = [*([arm.task or ""] if by_task else []), str(arm.n), arm.mean.text]
         cells.append(arm.sd.text if arm.sd is not None else f"{summary.sd:.4g}")
-        table.add_row(Text(arm.variant), *map(Text, cells), *([arm.spread] if computed else []))
+        table.add_row(arm.variant, *cells, *([arm.spread] if computed else []))
     return table
 
 
-def _differences_table(analysis: PublishedAnalysis) -> Any:
-    from rich.text import Text
-
+def _differences_table(analysis: PublishedAnalysis) -> PlainTable:
     comparisons = analysis.comparisons
     adjusted = comparisons[0].adjusted_p is not None
     names, headings = _names(analysis)
-    show_raw = not adjusted or "task" not in headings  # one more column would not fit on a terminal
-    table = _table(
-        *headings,
-        "difference",
-        _level_heading(comparisons),
-        *(["p"] if show_raw else []),
-        *(["adj. p"] if adjusted else []),
-        "verdict",
-    )
+    p = [Column("p", omit=1), "adj. p"] if adjusted else ["p"]
+    table = plain_table(*headings, "difference", _level_heading(comparisons), *p, VERDICT)
     for each, name in zip(comparisons, names, strict=True):
-        cells = [*name, *_difference(each), *([shown_p(each.p_value)] if show_raw else [])]
-        cells += [*([shown_p(each.adjusted_p)] if adjusted else []), each.verdict.value]
-        table.add_row(*map(Text, cells))
+        cells = [*name, *_difference(each), shown_p(each.p_value)]
+        table.add_row(*cells, *([shown_p(each.adjusted_p)] if adjusted else []), each.verdict.value)
     return table
 
 
-def _claims_table(analysis: PublishedAnalysis) -> Any:
-    from rich.text import Text
-
+def _claims_table(analysis: PublishedAnalysis) -> PlainTable:
     comparisons = analysis.comparisons
     p = "adj. p" if comparisons[0].adjusted_p is not None else "p"
     names, headings = _names(analysis)
     last = "detects" if comparisons[0].sesoi is None else "n needed"
-    table = _table(*headings, "difference", _level_heading(comparisons), p, "holds", last)
+    table = plain_table(*headings, "difference", _level_heading(comparisons), p, "holds", last)
     for claim, name in zip(analysis.claims, names, strict=True):
         each = claim.comparison
         shown = shown_p(each.adjusted_p if each.adjusted_p is not None else each.p_value)
         cells = [*name, *_difference(each), shown, _holds(claim), _planned(claim)]
-        table.add_row(*map(Text, cells))
+        table.add_row(*cells)
     return table
 
 
-def _names(analysis: PublishedAnalysis) -> tuple[list[list[str]], list[str]]:
+def _names(analysis: PublishedAnalysis) -> tuple[list[list[str]], list[str | Column]]:
     """Return the row labels and their headings. A pair that all rows share appears once, in the heading."""
     comparisons, tasks = analysis.comparisons, [task or "" for task in analysis.tasks_of]
     pairs = {f"{each.candidate} − {each.control}" for each in comparisons}
@@ -118,12 +94,12 @@ def _names(analysis: PublishedAnalysis) -> tuple[list[list[str]], list[str]]:
         return [[name] for name in names], [heading]
     if len(pairs) == 1:
         return [[task] for task in tasks], [pairs.pop()]
-    return [[name, task] for name, task in zip(names, tasks, strict=True)], [heading, "task"]
+    return [[name, task] for name, task in zip(names, tasks, strict=True)], [heading, TASK]
 
 
 def _level_heading(comparisons: Sequence[Comparison]) -> str:
     levels = {round(each.effect.level, 12) for each in comparisons}
-    return f"{100 * levels.pop():.4g} % interval" if len(levels) == 1 else "interval"
+    return f"{shown_percent(levels.pop())} interval" if len(levels) == 1 else "interval"
 
 
 def _difference(comparison: Comparison) -> list[str]:
@@ -178,7 +154,7 @@ def _notes(analysis: PublishedAnalysis) -> list[str]:
 
 def _sd_words(analysis: PublishedAnalysis) -> str:
     kinds = {arm.spread for arm in analysis.printed}
-    level = f"{100 * analysis.options.level:g} %"
+    level = f"{shown_percent(analysis.options.level)}"
     messages = {
         "sd": "standard deviations over runs as printed",
         "se": "standard deviations computed as standard errors times √n",
@@ -189,7 +165,7 @@ def _sd_words(analysis: PublishedAnalysis) -> str:
 
 def _planning(analysis: PublishedAnalysis) -> list[str]:
     first = analysis.comparisons[0]
-    rate, count = f"{100 * first.alpha:g} %", len(analysis.claims)
+    rate, count = f"{shown_percent(first.alpha)}", len(analysis.claims)
     family = {
         None: f" at {rate}",
         "holm": f" at a family-wise error rate of {rate} over all {count}",

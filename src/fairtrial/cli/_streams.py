@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from typing import IO, Any
 
 OUT, ERR = 1, 2
 
@@ -34,6 +35,26 @@ def reader_may_leave() -> Iterator[None]:
         sys.stdout.flush()
     except BrokenPipeError:
         discard_output()
+
+
+def fitted(text: str, stream: IO[str]) -> str:
+    """Return text for people, wrapped between words if the stream is a terminal.
+
+    Lines with a command, or with a long id or path, stay whole, so that they can be copied.
+    """
+    if not stream.isatty():
+        return text
+    import shutil  # imported late to keep `--help` fast
+    import textwrap
+
+    width = shutil.get_terminal_size().columns
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}
+    return "\n".join(
+        line
+        if len(line) <= width or "fairtrial " in line or any(len(word) > width // 2 for word in line.split())
+        else textwrap.fill(line, width, subsequent_indent=" " * (len(line) - len(line.lstrip())), **options)
+        for line in text.split("\n")
+    )
 
 
 def discard_output() -> None:

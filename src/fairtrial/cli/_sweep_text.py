@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairtrial.cli._lab import flat, give, interval_words, next_commands, plain_table
+from fairtrial.cli._lab import flat, give, interval_words, next_commands
 from fairtrial.cli._output import Output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
-from fairtrial.core.formatting import counted, p_equals, shown_p, shown_value
+from fairtrial.cli._tables import Column, plain_table
+from fairtrial.core.formatting import counted, p_equals, shown_p, shown_percent, shown_value
 from fairtrial.core.specs import split_and_quantity
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.lab.sweep import Sweep, SweepPoint
+    from fairtrial.cli._tables import PlainTable
 
 HEADINGS = {"temperature": "Temp", "alpha": "Alpha"}
 MOST_SHOWN = 12
@@ -64,25 +66,20 @@ def quantity_of(metric: str) -> str:
     return split_and_quantity(metric)[1]
 
 
-def _table(sweep: Sweep) -> Any:
-    from rich.text import Text
-
+def _table(sweep: Sweep) -> PlainTable:
     quantity = quantity_of(sweep.metric)
     names = [HEADINGS.get(name, name) for name in sweep.params]
     with_loss = quantity != "loss" and any(point.loss is not None for point in sweep.points)
-    table = plain_table(
-        *names, quantity.capitalize(), f"{100 * sweep.level:g} % interval", *(["Loss"] if with_loss else []), "Std Dev",
-        "Runs", "",
-    )  # fmt: skip
+    loss = [Column("Loss", omit=1)] if with_loss else []
+    interval = f"{shown_percent(sweep.level)} interval"
+    table = plain_table(*names, quantity.capitalize(), interval, *loss, "Std Dev", "Runs", Column("", left=True))
     for point in sweep.points:
         cells = [str(value) for value in point.values.values()]
         cells += [shown_value(point.accuracy.value), interval_words(point.accuracy)]
         cells += [shown_value(point.loss)] if with_loss else []
         runs = f"{point.accuracy.n}" + (f" ({len(point.lost)} lost)" if point.lost else "")
         style = "bold" if point is sweep.best else "" if point.alike is not False else "dim"
-        table.add_row(
-            *(Text(cell) for cell in [*cells, shown_value(point.std_dev), runs, _mark(sweep, point)]), style=style
-        )
+        table.add_row(*cells, shown_value(point.std_dev), runs, _mark(sweep, point), style=style)
     return table
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairtrial.cli._pieces import show_cautions
+from fairtrial.cli._tables import Column, plain_table
 from fairtrial.core.formatting import (
     counted,
     decimals_for,
@@ -13,6 +14,7 @@ from fairtrial.core.formatting import (
     shown_change,
     shown_interval,
     shown_p,
+    shown_percent,
     shown_value,
 )
 from fairtrial.core.target_verdict_text import failure_words
@@ -22,7 +24,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.comparing.analysis import Analysis, Followed
+    from fairtrial.cli._tables import PlainTable
     from fairtrial.core.findings import Comparison, CovariateAdjustment, Estimate
+
+
+RUN_COUNTS = (Column("planned", omit=3), Column("started", omit=2), Column("completed", omit=1))
 
 
 def show_analysis(console: Console, analysis: Analysis) -> None:
@@ -55,40 +61,26 @@ def _plan_lines(plan: Followed) -> list[str]:
     return [f"Registration {plan.registration[:12]} ({plan.path}): {said}", *deviations, *plan.unchecked]
 
 
-def _table(*headings: str) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for number, heading in enumerate(headings):
-        first = number == 0
-        table.add_column(
-            heading, justify="left" if first else "right", no_wrap=not first, min_width=8 if first else None
-        )
-    return table
-
-
-def _arms_table(analysis: Analysis) -> Any:
-    from rich.text import Text
-
-    table = _table("variant", "planned", "started", "completed", "used", "mean", "sd")
+def _arms_table(analysis: Analysis) -> PlainTable:
+    table = plain_table("variant", *RUN_COUNTS, "used", "mean", "sd")
     for arm in analysis.arms:
         counts = [str(count) for count in (arm.planned, arm.started, arm.completed, arm.used)]
-        table.add_row(Text(arm.variant), *counts, shown_value(arm.mean), shown_value(arm.sd))
+        table.add_row(arm.variant, *counts, shown_value(arm.mean), shown_value(arm.sd))
     return table
 
 
-def _task_arms_table(analysis: Analysis) -> Any:
+def _task_arms_table(analysis: Analysis) -> PlainTable:
     """Return the table of arms for several tasks. It counts cells and shows the statistic that the verdict is about."""
-    from rich.text import Text
-
     tasks: Any = analysis.tasks
-    statistic, level = tasks["statistic"], 100 * analysis.comparisons[0].effect.level
-    table = _table("variant", "cells planned", "started", "completed", "used", statistic, f"{level:g} % interval")
+    statistic, level = tasks["statistic"], shown_percent(analysis.comparisons[0].effect.level)
+    table = plain_table(
+        "variant", Column("cells planned", omit=3), *RUN_COUNTS[1:], "used", statistic, f"{level} interval"
+    )
     for arm in analysis.arms:
         aggregate = tasks["aggregates"].get(arm.variant, {}).get(statistic)
-        counts = [str(count) for count in (arm.planned, arm.started, arm.completed)]
+        runs = [str(count) for count in (arm.planned, arm.started, arm.completed)]
         value = [shown_value(aggregate["value"]), _limits(aggregate)] if aggregate else ["", ""]
-        table.add_row(Text(arm.variant), *counts, _used_words(tasks, arm.variant), *(Text(cell) for cell in value))
+        table.add_row(arm.variant, *runs, _used_words(tasks, arm.variant), *value)
     return table
 
 
@@ -102,22 +94,19 @@ def _used_words(tasks: Mapping[str, Any], arm: str) -> str:
     return f"{message} on each of {counted(count, 'task')}"
 
 
-def _differences_table(comparisons: Sequence[Comparison], *, name_metrics: bool = False) -> Any:
-    """Return one row per comparison, narrow enough for any terminal. Effect sizes follow as sentences below it."""
-    from rich.text import Text
-
+def _differences_table(comparisons: Sequence[Comparison], *, name_metrics: bool = False) -> PlainTable:
+    """Return one row per comparison. Effect sizes follow as sentences below it."""
     adjusted = any(each.adjusted_p is not None for each in comparisons)
     level = _interval_heading(comparisons)
-    table = _table(
-        f"minus {comparisons[0].control}", "difference", level, "p", *(["adj. p"] if adjusted else []), "verdict"
-    )
+    p = [Column("p", omit=1), "adj. p"] if adjusted else ["p"]
+    table = plain_table(f"minus {comparisons[0].control}", "difference", level, *p, Column("verdict", left=True))
     for each in comparisons:
         name = each.candidate + (f", {each.metric}" if name_metrics else "")
         decimals = decimals_for(_width(each))
         difference = "" if each.effect.value is None else shown_change(each.effect.value, decimals)
         cells = [difference, shown_interval(each.effect.low, each.effect.high, decimals)]
         cells += [p_words(each, each.p_value), *([p_words(each, each.adjusted_p)] if adjusted else [])]
-        table.add_row(Text(name), *(Text(cell) for cell in [*cells, verdict_words(each)]))
+        table.add_row(name, *cells, verdict_words(each))
     return table
 
 
@@ -130,7 +119,7 @@ def verdict_words(comparison: Comparison) -> str:
 def _interval_heading(comparisons: Sequence[Comparison]) -> str:
     """Return the heading of the interval column. With Holm each interval has its own level, so the heading has none."""
     levels = {each.effect.level for each in comparisons if each.effect.low is not None}
-    return f"{100 * levels.pop():.4g} % interval" if len(levels) == 1 else "interval"
+    return f"{shown_percent(levels.pop())} interval" if len(levels) == 1 else "interval"
 
 
 def _size_line(comparison: Comparison) -> str | None:
@@ -154,9 +143,9 @@ def _reliability_line(comparison: Comparison) -> str | None:
     level = f"{100 * (1 - comparison.alpha):g} %"
     if not lost.any:
         limits = {lost.runs_control: lost.upper_control, lost.runs_candidate: lost.upper_candidate}
-        runs = " and ".join(map(str, limits))
+        runs = " and ".join(map(str, limits)) + (" run" if list(limits) == [1] else " runs")
         up_to = " and ".join(f"{100 * limit:.0f} %" for limit in limits.values())
-        return f"No run was lost. With {runs} runs per arm, the failure rate may be as high as {up_to} ({level} limit)."
+        return f"No run was lost. With {runs} per arm, the failure rate may be as high as {up_to} ({level} limit)."
     gap, p = lost.difference, ""
     if lost.p_value is not None:
         p = f", {p_equals(shown_p(lost.p_value))} by {lost.method}'s exact test"
@@ -286,8 +275,8 @@ def _arrivals(comparison: Comparison) -> list[str]:
         ),
     )
     return [
-        f"{name} reached it in {round(share * n)} of {n} runs; mean up to step {comparison.tests['horizon']:g}: "
-        f"{shown_value(mean)}."
+        f"{name} reached it in {round(share * n)} of {counted(n, 'run')}; mean up to step "
+        f"{comparison.tests['horizon']:g}: {shown_value(mean)}."
         for name, share, n, mean in sides
         if share is not None
     ]
@@ -325,11 +314,17 @@ def _certificate_lines(certificate: Any) -> list[str]:
 
 
 def _power_lines(power: Mapping[str, Any]) -> list[str]:
-    lines = [f"Power, with {power['n']} runs per arm and a standard deviation of {shown_value(power['sd'])}:"]
+    lines = [
+        f"Power, with {counted(power['n'], 'run')} per arm and a standard deviation of {shown_value(power['sd'])}:"
+    ]
     for row in power["rows"]:
-        needed = f"; {row['seeds_for_sesoi']} seeds for {shown_value(power['sesoi'])}" if row["seeds_for_sesoi"] else ""
+        needed = (
+            f"; {counted(row['seeds_for_sesoi'], 'seed')} for {shown_value(power['sesoi'])}"
+            if row["seeds_for_sesoi"]
+            else ""
+        )
         lines.append(
-            f"  {100 * row['power']:g} %: detects a true difference of {shown_value(row['detectable'])}{needed}"
+            f"  {shown_percent(row['power'])}: detects a true difference of {shown_value(row['detectable'])}{needed}"
         )
     return lines
 
@@ -394,7 +389,7 @@ def page_row_of(comparison: Comparison) -> dict[str, Any]:
     decimals = decimals_for(_width(comparison))
     p = comparison.adjusted_p if comparison.adjusted_p is not None else comparison.p_value
     # In a step-wise family each member has its own level, but the column has one heading.
-    level = "interval" if comparison.adjustment else f"{100 * comparison.effect.level:g} % interval"
+    level = "interval" if comparison.adjustment else f"{shown_percent(comparison.effect.level)} interval"
     return {
         "candidate": comparison.candidate,
         "control": comparison.control,

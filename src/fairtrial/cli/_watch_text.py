@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fairtrial.api.running.watch import QUEUED, CellState, StudyState
-from fairtrial.cli._lab import plain_table
 from fairtrial.cli._output import Output
+from fairtrial.cli._tables import Column, PlainTable, plain_table
 from fairtrial.core.formatting import shown_time
 from fairtrial.core.runs import Status
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.table import Table
 
 REFRESH_S = 1.0
 MOST_ROWS = 12
@@ -41,8 +40,8 @@ def _headline(state: StudyState) -> str:
     return f"{state.study}: {counts}{rest}."
 
 
-def _table(cells: list[CellState]) -> Table:
-    table: Table = plain_table("Run", "Status", "Step", "Time", "")
+def _table(cells: list[CellState]) -> PlainTable:
+    table = plain_table("Run", Column("Status", left=True), "Step", "Time", Column("", left=True, wraps=True))
     for cell in cells[:MOST_ROWS]:
         step = "" if cell.step is None else f"{cell.step:,}" + (f" of {cell.steps:,}" if cell.steps else "")
         table.add_row(cell.run, cell.place, step, shown_time(cell.seconds), _remark(cell))

@@ -17,13 +17,13 @@ from fairtrial.cli._lab import (
     lab_command,
     lab_terms,
     next_commands,
-    plain_table,
     planned_terms,
     run_options,
 )
 from fairtrial.cli._output import Output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
 from fairtrial.cli._sweep_text import quantity_of
+from fairtrial.cli._tables import Column, plain_table
 from fairtrial.core.findings import Estimate
 from fairtrial.core.formatting import (
     counted,
@@ -32,6 +32,7 @@ from fairtrial.core.formatting import (
     shown_change,
     shown_interval,
     shown_p,
+    shown_percent,
     shown_value,
 )
 from fairtrial.core.plugin_registry import ADJUSTMENTS, plugin_names
@@ -83,12 +84,11 @@ def _row(row: AblationRow) -> dict[str, Any]:
 
 
 def _show(console: Console, out: Output, ablation: Ablation) -> None:
-    from rich.text import Text
-
     quantity = quantity_of(ablation.metric).capitalize()
-    table = plain_table("Model", quantity, "Change", f"{100 * ablation.level:g} % interval", "adj. p", "")
+    interval = f"{shown_percent(ablation.level)} interval"
+    table = plain_table("Model", quantity, "Change", interval, "adj. p", Column("", left=True, wraps=True))
     for row in ablation.rows:
-        table.add_row(*(Text(cell) for cell in _cells(row)))
+        table.add_row(*_cells(row))
     show_title(console, "Ablation Study Results")
     console.print(table)
     console.print()

@@ -17,7 +17,7 @@ import click
 
 from fairtrial.api.running.logged_command import LoggedCommand
 from fairtrial.cli._help import HelpfulGroup, HelpPage, write_section
-from fairtrial.cli._streams import discard_output
+from fairtrial.cli._streams import discard_output, fitted
 from fairtrial.core.command_line import carrying_out
 from fairtrial.core.errors import (
     EXIT_OK,
@@ -204,7 +204,7 @@ def _tell(error: FairtrialError, arguments: Sequence[str]) -> int:
     lines = [f"{kind}{error.message}", *(f"Error: {problem}" for problem in error.problems)]
     if error.hint:
         lines.append(f"Hint: {error.hint}")
-    click.echo(visible("\n".join(lines)), err=True)
+    click.echo(fitted(visible("\n".join(lines)), sys.stderr), err=True)
     if _wants_json(arguments):
         import json  # imported late to keep `--help` fast
 

@@ -17,13 +17,13 @@ from fairtrial.cli._lab import (
     lab_command,
     lab_terms,
     next_commands,
-    plain_table,
     planned_terms,
     run_options,
 )
 from fairtrial.cli._output import Output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
 from fairtrial.cli._sweep_text import quantity_of
+from fairtrial.cli._tables import plain_table
 from fairtrial.core.formatting import (
     counted,
     decimals_for,
@@ -31,6 +31,7 @@ from fairtrial.core.formatting import (
     shown_change,
     shown_interval,
     shown_p,
+    shown_percent,
     shown_time,
     shown_value,
 )
@@ -80,17 +81,14 @@ def _question(
 
 
 def _show(console: Console, out: Output, strategy_comparison: StrategyComparison) -> None:
-    from rich.text import Text
-
     quantity = quantity_of(strategy_comparison.metric).capitalize()
-    table = plain_table(
-        "Strategy", quantity, f"{100 * strategy_comparison.level:g} % interval", "Loss", "Time", "Memory (GB)", "Runs"
-    )
+    interval = f"{shown_percent(strategy_comparison.level)} interval"
+    table = plain_table("Strategy", quantity, interval, "Loss", "Time", "Memory (GB)", "Runs")
     for each in strategy_comparison.strategies:
         memory = "" if each.memory_gb is None else f"{each.memory_gb:.4f}"
         runs = f"{each.accuracy.n}" + (f" ({len(each.lost)} lost)" if each.lost else "")
         cells = [each.name, shown_value(each.accuracy.value), interval_words(each.accuracy), shown_value(each.loss)]
-        table.add_row(*(Text(cell) for cell in [*cells, shown_time(each.time_s), memory, runs]))
+        table.add_row(*cells, shown_time(each.time_s), memory, runs)
     show_title(console, "Strategy Comparison Results")
     console.print(_headline(strategy_comparison), style="bold", markup=False)
     console.print()

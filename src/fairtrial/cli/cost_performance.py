@@ -9,11 +9,12 @@ import click
 
 from fairtrial.cli._choice import FROM_WHERE, flat_point, points_from, with_interval, with_points
 from fairtrial.cli._help import HelpPage
-from fairtrial.cli._lab import give, next_commands, plain_table
+from fairtrial.cli._lab import give, next_commands
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
 from fairtrial.cli._recipe_options import pairs
+from fairtrial.cli._tables import Column, plain_table
 from fairtrial.core.errors import UsageError
 from fairtrial.core.formatting import counted, shown_chance, shown_hours, shown_memory, shown_money, shown_value
 
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.pricing.cost_performance import CostPerformance
-
-
-WIDE, LONGEST_NAME = 110, 30
+    from fairtrial.cli._tables import PlainTable
 
 
 PAGE = HelpPage(
@@ -93,9 +92,10 @@ def _show(console: Console, out: Output, cost_performance: CostPerformance) -> N
     show_title(console, f"Cost-Performance Analysis ({card.name.upper()} @ {shown_money(card.usd_per_hour)}/hr)")
     console.print(_headline(cost_performance), style="bold", markup=False)
     console.print()
-    console.print(_table(cost_performance, console.width))
+    table = _table(cost_performance)
+    console.print(table)
     console.print()
-    for line in _lines(cost_performance):
+    for line in _lines(cost_performance, with_savings=table.shows("Savings", console.width)):
         console.print(line, markup=False)
     console.print(
         judged_line(cost_performance.frontier.judged.metric, cost_performance.frontier.judged.direction), markup=False
@@ -120,41 +120,35 @@ def _headline(cost_performance: CostPerformance) -> str:
     )
 
 
-def _table(cost_performance: CostPerformance, width: int) -> Any:
-    """Return the table of configurations. On a narrow terminal it omits the less important columns."""
-    from rich.text import Text
-
+def _table(cost_performance: CostPerformance) -> PlainTable:
     frontier = cost_performance.frontier
     sure = any(share is not None for share in frontier.probabilities)
     probability = ["On frontier"] if sure else []
     quantity = frontier.judged.quantity.capitalize()
-    extra = ["Memory", "Savings"] if width >= WIDE else []
-    table = plain_table("Config", "Hours", "Cost", quantity, *extra, "Pareto", *probability)
+    extra = [Column("Memory", omit=1), Column("Savings", omit=2)]
+    pareto = Column("Pareto", left=True)
+    table = plain_table("Config", "Hours", "Cost", quantity, *extra, pareto, *probability)
     for point, row in zip(frontier.points, cost_performance.rows(), strict=True):
         saved = "" if row["savings"] is None else f"{row['savings']:.3g} ×"
         beaten = f"dominated by {row['dominated_by']}" if row["dominated_by"] else ""
         standing = "yes" if row["pareto"] else beaten
         share, about = row["frontier_probability"], "≈ " if point.basis else ""
         large = " (too large)" if row["fits"] is False else ""
-        more = [shown_memory(row["memory"]) + large, saved]
         cells = [
-            _short(point.name),
+            point.name,
             about + shown_hours(point.hours.value),
             about + shown_money(point.cost.value),
             with_interval(cost_performance.estimate(point.quality)),
-            *(more if extra else []),
+            shown_memory(row["memory"]) + large,
+            saved,
             standing or "too large",
             *(["" if share is None else shown_chance(share)] if sure else []),
         ]
-        table.add_row(*(Text(cell) for cell in cells), style="" if row["pareto"] else "dim")
+        table.add_row(*cells, style="" if row["pareto"] else "dim")
     return table
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
-
-
-def _lines(cost_performance: CostPerformance) -> list[str]:
+def _lines(cost_performance: CostPerformance, *, with_savings: bool) -> list[str]:
     frontier = cost_performance.frontier
     quantity, winner, step = frontier.judged.quantity, frontier.efficiency_winner, frontier.best_step
     lines = []
@@ -167,9 +161,10 @@ def _lines(cost_performance: CostPerformance) -> list[str]:
             f"Best marginal gain: {step.cheaper} → {step.dearer}, {quantity} better by {shown_value(step.gain)} for "
             f"{about}{shown_money(step.cost)} more ({step.per_dollar:.3g} per dollar)."
         )
-    lines.append(
-        f"Savings are relative to {frontier.reference.name}, {about}{shown_money(frontier.reference.cost.value)}."
-    )
+    if with_savings:
+        lines.append(
+            f"Savings are relative to {frontier.reference.name}, {about}{shown_money(frontier.reference.cost.value)}."
+        )
     if frontier.volume is not None:
         lines.append(f"Hypervolume: {frontier.volume:.4g}.")
     local = cost_performance.gathered.local

@@ -10,6 +10,7 @@ import click
 from fairtrial.cli._help import HelpfulCommand, HelpPage
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import make_progress
+from fairtrial.cli._tables import Column, PlainTable
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
 from fairtrial.core.formatting import counted
 
@@ -75,10 +76,18 @@ def command(
 
     def show(console: Console) -> None:
         marks = {True: "✓", False: "✗", None: "·"}
+        width = max(len(check.name) for check in checks)
         for check in checks:
-            hint = f"  → {check.hint}" if check.hint else ""
-            line = f"{marks[check.ok]} {check.name:<16} {check.finding}{hint}"
-            console.print(line, style="red" if check.ok is False else None, markup=False)
+            style = "red" if check.ok is False else ""
+            line, hint = f"{marks[check.ok]} {check.name:<{width}}  {check.finding}", f"  → {check.hint}"
+            if check.hint and len(line) + len(hint) <= console.width:
+                console.print(line + hint, style=style)
+                continue
+            table = PlainTable([Column("", left=True), Column("", left=True, wraps=True)], show_header=False)
+            table.add_row(f"{marks[check.ok]} {check.name:<{width}}", check.finding, style=style)
+            console.print(table)
+            if check.hint:  # on a line of its own, which is not wrapped, so that a command can be copied
+                console.print(f"  {hint}", style=style, soft_wrap=True)
         for line in _floor_lines(floor) if floor else ():
             console.print(line, markup=False)
 

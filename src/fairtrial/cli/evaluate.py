@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from fairtrial.cli._help import HelpfulCommand, HelpPage
-from fairtrial.cli._lab import interval_words, plain_table
+from fairtrial.cli._lab import interval_words
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
+from fairtrial.cli._tables import plain_table
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS
 from fairtrial.core.formatting import counted, shown_change, shown_value
 
@@ -102,15 +103,15 @@ def _show_one(console: Console, checkpoint_evaluation: CheckpointEvaluation) -> 
         style="bold",
         markup=False,
     )
-    table = plain_table("", "", "")
+    table = plain_table("", "", "", indent="  ")
     table.show_header = False
     for name, value in checkpoint_evaluation.metrics.items():
         interval = (
             interval_words(checkpoint_evaluation.intervals[name]) if name in checkpoint_evaluation.intervals else ""
         )
-        table.add_row(f"  {name}", shown_value(value), interval)
+        table.add_row(name, shown_value(value), interval)
     if checkpoint_evaluation.selected is not None:
-        table.add_row("  at selection", shown_value(checkpoint_evaluation.selected), "")
+        table.add_row("at selection", shown_value(checkpoint_evaluation.selected), "")
     if checkpoint_evaluation.gap is not None:
-        table.add_row("  selection bias", shown_change(checkpoint_evaluation.gap), "")
+        table.add_row("selection bias", shown_change(checkpoint_evaluation.gap), "")
     console.print(table)

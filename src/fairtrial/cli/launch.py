@@ -18,6 +18,7 @@ from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import NEVER_RECORDED, given_values, pairs
+from fairtrial.cli._tables import plain_table
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.formatting import counted, shown_change, shown_time, shown_value
 from fairtrial.core.plugin_registry import LAUNCHERS, plugin_names
@@ -40,6 +41,8 @@ ON = click.Option(
     help="Launcher: this machine or a cluster.  [default: local]",
 )
 ON.choices = plugin_names(LAUNCHERS)  # type: ignore[attr-defined]  # not a click.Choice: the launcher's own error is clearer
+MOST_SEEDS = 5
+"""How many seeds the line about failed runs names."""
 NEEDED_ENGINE = {"address": "ray", "cloud": "skypilot", "spot": "skypilot"}
 """The built-in launcher that each of these flags needs. Launchers of other packages may use the same names."""
 PLAN_HELP = "Launch as registered, with the registered seeds.  [default: the project's registration of this study]"
@@ -307,16 +310,14 @@ def _give_dry_run(
 
 
 def _show(console: Console, launched: Launched) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     title = f"{launched.study}: {launched.metric or 'no metric logged'}" + " (synthetic)" * launched.synthetic
-    table = Table(title=Text(title), title_justify="left", title_style="bold")
-    for name in ("variant", "runs", "mean", "sd", "time per run"):
-        table.add_column(name, justify="left" if name == "variant" else "right")
+    console.print(title, style="bold", markup=False)
+    console.print()
+    table = plain_table("variant", "runs", "mean", "sd", "time per run")
     for arm in launched.arms:
         table.add_row(arm.variant, _counts(arm), shown_value(arm.mean), shown_value(arm.sd), shown_time(arm.wall_s))
     console.print(table)
+    console.print()
     if launched.metric and launched.direction:
         console.print(judged_line(launched.metric, launched.direction), markup=False)
     for gap in launched.differences:
@@ -325,11 +326,7 @@ def _show(console: Console, launched: Launched) -> None:
         spread = "" if gap.sd is None else f", sd {shown_value(gap.sd)}"
         over = f"on average over {counted(gap.pairs, 'paired seed')}{spread}"
         console.print(f"{gap.candidate} − {gap.control}: {shown_change(gap.mean)} {over}{better}.", markup=False)
-    for run in launched.bad:
-        console.print(f"✗ {run.name} {run.status}: {run.reason}", style="red", markup=False)
-        if run.metadata.hint:
-            console.print(f"    {run.metadata.hint}", markup=False)
-        _show_log_tail(console, run)
+    _show_failures(console, launched.bad)
     telemetry = telemetry_line(run for run in launched.runs if run.name in launched.made)
     if telemetry:
         console.print(telemetry, markup=False)
@@ -337,11 +334,20 @@ def _show(console: Console, launched: Launched) -> None:
     show_next(console, launched.next_commands)
 
 
-def _show_log_tail(console: Console, run: Run) -> None:
-    from fairtrial.api.running.runs import log_tail
-
-    for line in log_tail(run, 4):
-        console.print(f"    {line}", style="dim", markup=False)
+def _show_failures(console: Console, bad: Sequence[Run]) -> None:
+    """Print one line per distinct failure of a variant, with the number of its runs, and where the log is."""
+    groups: dict[tuple[str, str, str | None], list[Run]] = {}
+    for run in bad:
+        groups.setdefault((run.variant, run.status.value, run.reason), []).append(run)
+    for (variant, status, reason), runs in groups.items():
+        first = runs[0]
+        seeds = ", ".join(str(run.seed) for run in runs[:MOST_SEEDS]) + " …" * (len(runs) > MOST_SEEDS)
+        which = f"{counted(len(runs), 'run')} of {variant} {status} ({'seed' if len(runs) == 1 else 'seeds'} {seeds})"
+        console.print(f"✗ {which}: {reason}", style="red", markup=False)
+        if first.metadata.hint:
+            console.print(f"    {first.metadata.hint}", markup=False)
+        if first.paths.log.is_file():
+            console.print(f"    Log: {first.paths.log}", markup=False, soft_wrap=True)
 
 
 def _counts(arm: Any) -> str:

@@ -12,7 +12,8 @@ from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.cli._source_options import COLUMN_FLAGS, with_file
-from fairtrial.core.formatting import counted, shown_chance, shown_hours, shown_money, shown_value
+from fairtrial.cli._tables import Column, PlainTable, plain_table
+from fairtrial.core.formatting import counted, shown_chance, shown_hours, shown_money, shown_percent, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,19 +108,20 @@ def _show(console: Console, plan: Plan) -> None:
 
 def _pilot_line(plan: Plan) -> str:
     """Describe how the plan uses the pilot: it accounts for the uncertainty of the noise and ignores the effect."""
-    basis = f"Noise: sd {shown_value(plan.sd)} from a pilot of {plan.pilot_n} {_unit(plan)}"
+    basis = f"Noise: sd {shown_value(plan.sd)} from a pilot of {_pilot_size(plan)}"
     exact = f"If it were exactly {shown_value(plan.sd)}, {plan.seeds_at_sd} would be enough."
     if plan.assurance is None:
         return (
-            f"{basis}. The plan has {100 * plan.power:g} % power on average over the uncertainty of the true sd. "
+            f"{basis}. The plan has {shown_percent(plan.power)} power on average over the uncertainty of the true sd. "
             f"{exact} The pilot's effect is not used."
         )
-    bound = f"at most {shown_value(plan.sd_upper)} with {100 * plan.assurance:g} % assurance"
+    bound = f"at most {shown_value(plan.sd_upper)} with {shown_percent(plan.assurance)} assurance"
     return f"{basis}, {bound}; the plan uses that bound. {exact} The pilot's effect is not used."
 
 
-def _unit(plan: Plan) -> str:
-    return "pairs" if plan.design == "paired" and plan.correlation is None else "runs per variant"
+def _pilot_size(plan: Plan) -> str:
+    pairs = plan.design == "paired" and plan.correlation is None
+    return counted(plan.pilot_n, "pair") if pairs else f"{counted(plan.pilot_n, 'run')} per variant"
 
 
 def _verdict(plan: Plan) -> str:
@@ -128,10 +130,10 @@ def _verdict(plan: Plan) -> str:
         if plan.probability is not None
         else f"a difference of {shown_value(plan.sesoi)}"
     )
-    terms = f"{plan.design}, {plan.side}, α = {plan.alpha:g}, power {100 * plan.power:g} %"
+    terms = f"{plan.design}, {plan.side}, α = {plan.alpha:g}, power {shown_percent(plan.power)}"
     if plan.seeds is None:
         return f"More than a million seeds would be needed to detect {goal} ({terms})."
-    parts = [f"{counted(plan.seeds, 'seed')} per variant to detect {goal} ({terms}): {plan.runs:,} runs"]
+    parts = [f"{counted(plan.seeds, 'seed')} per variant to detect {goal} ({terms}): {counted(plan.runs, 'run')}"]
     about = "about " if plan.hours_basis else ""
     if plan.hours is not None:
         parts.append(f"{about}{shown_hours(plan.hours)}")
@@ -140,12 +142,8 @@ def _verdict(plan: Plan) -> str:
     return ", ".join(parts) + "."
 
 
-def _table(plan: Plan) -> object:
-    from rich.table import Table
-
-    table = Table("seeds", "power", "detectable", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for column in table.columns:
-        column.justify = "right"
+def _table(plan: Plan) -> PlainTable:
+    table = plain_table(Column("seeds"), "power", "detectable")
     for row in plan.curve:
         style = "bold" if row["seeds"] == plan.seeds else ""
         table.add_row(f"{row['seeds']}", shown_chance(row["power"] or 0), shown_value(row["detectable"]), style=style)

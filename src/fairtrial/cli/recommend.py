@@ -9,10 +9,10 @@ import click
 
 from fairtrial.cli._choice import FROM_WHERE, flat_point, points_from, with_interval, with_points
 from fairtrial.cli._help import HelpPage
-from fairtrial.cli._lab import plain_table
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_title
+from fairtrial.cli._tables import plain_table
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS
 from fairtrial.core.formatting import shown_change, shown_hours, shown_memory, shown_money
 
@@ -137,19 +137,16 @@ def _expected(advice: Advice, chosen: Priced) -> str:
 
 
 def _show_alternatives(console: Console, advice: Advice, chosen: Priced) -> None:
-    from rich.text import Text
-
     others = [each.priced for each in advice.recommendation.alternatives]
     if not others:
         return
     console.print()
     console.print("Alternatives on the frontier:", style="bold")
     quantity = advice.recommendation.judged.quantity.capitalize()
-    table = plain_table("  Config", "Card", "Hours", "Cost", quantity, "Difference")
+    table = plain_table("Config", "Card", "Hours", "Cost", quantity, "Difference", indent="  ")
     for each in others:
         apart = shown_change(each.quality.value - chosen.quality.value)
         hours, cost = _mark(each) + shown_hours(each.hours.value), _mark(each) + shown_money(each.cost.value)
-        cells = [f"  {each.name}", each.card.name, hours, cost]
-        table.add_row(*(Text(cell) for cell in [*cells, with_interval(advice.estimate(each.quality)), apart]))
+        table.add_row(each.name, each.card.name, hours, cost, with_interval(advice.estimate(each.quality)), apart)
     console.print(table)
     console.print()

@@ -13,14 +13,16 @@ from fairtrial.cli._formatting import best_line
 from fairtrial.cli._help import HelpfulGroup, HelpPage
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
+from fairtrial.cli._pieces import show_facts
+from fairtrial.cli._tables import Column, plain_table
 from fairtrial.core.cautions import TORN_LINE
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.formatting import counted, shown_time, shown_value
+from fairtrial.core.paths import short_id
 from fairtrial.core.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from fairtrial.api.running.runs import Shown
     from fairtrial.core.run_metadata import RunResources, RunTimings
@@ -44,7 +46,10 @@ STYLES = {
 )
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Inspect and manage recorded runs. Refer to a run by its id, STUDY/ID, a path, or a glob."""
+    """Inspect and manage recorded runs. Refer to a run by its id, STUDY/ID, the short id in `runs list`, or a path.
+
+    The beginning of an id is enough if it names one run; a glob such as 'STUDY/*' names several.
+    """
     gc.disable()  # short-lived process: garbage collection over ten thousand rows would take longer than the listing
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -90,27 +95,19 @@ def list_command(
 
 
 def _show_list(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     if not rows:
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name, justify in (
-        ("run", "left"),
-        ("status", "left"),
-        ("metric", "left"),
-        ("value", "right"),
-        ("time", "right"),
-    ):
-        table.add_column(name, justify=justify, no_wrap=name != "run")  # type: ignore[arg-type]
+    texts = [Column(name, left=True) for name in ("id", "status", "metric")]
+    table = plain_table("run", *texts, "value", "time")
+    table.whole_names = True
     for row in rows:
         mark = " (synthetic)" if row["synthetic"] else ""
-        status = Text(row["status"], STYLES[row["status"]])
-        run = Text(f"{row['study']}/{row['run']}{mark}")
-        metric = Text(row["metric"] or "")
-        table.add_row(run, status, metric, shown_value(row["value"]), shown_time(row["wall_s"]))
-    console.print(table)
+        name, status = f"{row['study']}/{row['run']}{mark}", Text(row["status"], STYLES[row["status"]])
+        figures = shown_value(row["value"]), shown_time(row["wall_s"])
+        table.add_row(name, short_id(row["study"], row["run"]), status, row["metric"] or "", *figures)
+    console.print(table, crop=False)
 
 
 def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, filtered: bool) -> None:
@@ -159,14 +156,13 @@ def _show_run(console: Console, shown: Shown) -> None:
 
     run, metadata = shown.run, shown.run.metadata
     console.print(
-        f"{run.name}  {run.status}" + (" (synthetic)" if metadata.synthetic else ""),
+        f"{run.name}  {short_id(run.study, run.id)}  {run.status}" + (" (synthetic)" if metadata.synthetic else ""),
         style="bold",
         markup=False,
     )
     data, lineage, resources, environment = metadata.data, metadata.lineage, metadata.resources, metadata.environment
     facts = {
         "reason": None if run.reason in shown.damage else run.reason,
-        "damaged": "\n".join(shown.damage),
         "repair": f"fairtrial doctor --damage --store {run.path.parent.parent}" if shown.damage else None,
         "recipe": metadata.recipe,
         "options": ", ".join(f"{key}={value}" for key, value in metadata.options.items()),
@@ -180,7 +176,8 @@ def _show_run(console: Console, shown: Shown) -> None:
         "commit": environment.git_commit and environment.git_commit[:12] + " (dirty)" * bool(environment.git_dirty),
         "path": str(run.path),
     }
-    console.print(_two_columns({name: fact for name, fact in facts.items() if fact}))
+    damaged = [("damaged", each) for each in shown.damage]
+    show_facts(console, [*damaged, *((name, fact) for name, fact in facts.items() if fact)])
     for name, brief in shown.metrics.items():
         console.print(
             f"  {name:<24} {shown_value(brief['last']):>10}  at step {brief['last_step']}, "
@@ -191,27 +188,15 @@ def _show_run(console: Console, shown: Shown) -> None:
         console.print(f"  {_evaluation(again)}", markup=False)
     torn = [TORN_LINE.fill(file=run.paths.metrics.name)] if shown.torn else []
     for caution in [*metadata.cautions, *torn]:
-        console.print(_two_columns({"caution": f"{caution['text']} {caution['remedy']}"}, style="yellow"))
+        show_facts(console, [("caution", f"{caution['text']} {caution['remedy']}")], style="yellow")
     for line in shown.log_tail:
-        console.print(f"  │ {line}", style="dim", markup=False)
+        console.print(f"  | {line}", style="dim", markup=False)
 
 
 def _evaluation(event: Mapping[str, Any]) -> str:
     values = ", ".join(f"{name} {shown_value(value)}" for name, value in event["metrics"].items())
     fresh = " on fresh data" if event["fresh"] else ""
     return f"re-evaluated{fresh}: {event['checkpoint']}, step {event['step']:,}: {values}"
-
-
-def _two_columns(facts: Mapping[str, Any], style: str = "") -> Table:
-    """Return a grid with names on the left and values on the right; long values wrap within their column."""
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 1), pad_edge=True)
-    grid.add_column(width=9, no_wrap=True)
-    for name, fact in facts.items():
-        grid.add_row(Text(f" {name}"), Text(str(fact)), style=style)
-    return grid
 
 
 def _time(timings: RunTimings) -> str | None:
@@ -372,12 +357,10 @@ def sql_command(out: Output, query: str) -> int:
     rows = [dict(zip(columns, row, strict=True)) for row in answers]
 
     def show(console: Console) -> None:
-        from rich.table import Column, Table
-        from rich.text import Text
-
-        table = Table(*(Column(Text(name)) for name in columns), box=None, padding=(0, 2, 0, 0))
+        texts = {number for row in answers for number, value in enumerate(row) if isinstance(value, str)}
+        table = plain_table(*(Column(name, left=number in texts) for number, name in enumerate(columns)))
         for row in answers:
-            table.add_row(*(Text(shown_value(value)) for value in row))
+            table.add_row(*map(shown_value, row))
         console.print(table)
 
     out.give({"columns": columns, "rows": rows, "damaged": names}, rows, show)

@@ -205,23 +205,22 @@ def _show_section(console: Console, title: str, rows: Sequence[Sequence[str]]) -
     console.print()
     if title:
         console.print(f"{title}:", style="yellow" if title.startswith("Warning") else "bold", markup=False)
-    if len(rows[0]) == 1:  # a single column is never wrapped, so that it can be copied
-        for row in rows:
-            console.print(f"  {row[0]}", markup=False, soft_wrap=True)
+    if len(rows[0]) == 1:
+        for row in rows:  # without a title: lines of an exclusion file, whole, so that they can be copied
+            console.print(f"  {row[0]}", markup=False, soft_wrap=True if not title else None)
     else:
         _show_rows(console, [["  " + row[0], *row[1:]] for row in rows])
 
 
 def _show_rows(console: Console, rows: Sequence[Sequence[str]]) -> None:
     """Print rows in columns. On a narrow terminal cells wrap, except for the option names in the first column."""
-    from rich.table import Table
-    from rich.text import Text
+    from fairtrial.cli._tables import Column, PlainTable
 
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for number in range(max(map(len, rows))):
-        table.add_column(no_wrap=number == 0, overflow="fold")
+    most = max(map(len, rows))
+    columns = [Column("", left=True), *(Column("", left=True, wraps=True) for _ in range(1, most))]
+    table = PlainTable(columns, show_header=False)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*row, *[""] * (most - len(row)))
     console.print(table)
 
 

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from fairtrial.cli._formatting import best_line, telemetry_line
 from fairtrial.cli._help import HelpPage
 from fairtrial.cli._output import Output, with_output
+from fairtrial.cli._pieces import show_facts
 from fairtrial.cli._progress import make_progress, observe_with
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import NEVER_RECORDED, given_values
@@ -97,14 +98,11 @@ def show_trained(console: Console, trained: Trained) -> None:
     run, metadata = trained.run, trained.run.metadata
     how = "already done" if trained.already_done else f"{run.status} in {shown_time(metadata.timings.wall_s)}"
     console.print(f"{run.name}  {how}", markup=False)
-    for name, value in run.final.items():
-        if name.startswith("report_") and not name.startswith("report_best_"):
-            console.print(f"  {name:<18} {shown_value(value)}", markup=False)
+    reported = [name for name in run.final if name.startswith("report_") and not name.startswith("report_best_")]
     best = best_line(metadata)
-    if best:
-        console.print(f"  best               {best}", markup=False)
-    for caution in metadata.cautions:
-        console.print(f"  caution: {caution['text']}", style="yellow", markup=False)
+    facts = [(name, shown_value(run.final[name])) for name in reported] + ([("best", best)] if best else [])
+    show_facts(console, facts)
+    show_facts(console, [("caution", caution["text"]) for caution in metadata.cautions], style="yellow")
     telemetry = telemetry_line([run])
     if telemetry and not trained.already_done:
         console.print(f"  {telemetry}", markup=False)

@@ -12,8 +12,9 @@ from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.cli._source_options import COLUMN_FLAGS, rule_from, with_file, with_window
+from fairtrial.cli._tables import plain_table
 from fairtrial.core.errors import UsageError
-from fairtrial.core.formatting import counted, shown_chance, shown_value
+from fairtrial.core.formatting import counted, shown_chance, shown_percent, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,15 +117,11 @@ def _stream_row(row: StreamNoise) -> dict[str, Any]:
 
 
 def _show_streams(console: Console, by_stream: ByStream) -> None:
-    from rich.table import Table
-
     ranking = by_stream.ranking
     console.print(_stream_verdict(by_stream), style="bold", markup=False)
     console.print()
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    span = f"{100 * ranking.level:g} % interval"
-    for heading in ("varied stream", "runs", "sd", span, "share of the variance", span):
-        table.add_column(heading, justify="left" if heading == "varied stream" else "right")
+    span = f"{shown_percent(ranking.level)} interval"
+    table = plain_table("varied stream", "runs", "sd", span, "share of variance", span)
     for row in _stream_rows(by_stream):
         name = f"all ({row.name})" if row is ranking.together else row.name
         table.add_row(name, str(row.n), shown_value(row.sd.value), _span(row.sd), *_shares(row.share))
@@ -190,7 +187,7 @@ def _repeat_lines(variance: Variance) -> list[str]:
     runs = f"{counted(parts.repeated, 'seed')} run more than once, {counted(parts.runs, 'run')} in total"
     if parts.identical:
         return [f"Repeats with the same seed are identical ({runs}): the seed determines the result."]
-    limits = f"{100 * parts.level:g} % interval"
+    limits = f"{shown_percent(parts.level)} interval"
     lines = [f"Repeats with the same seed: sd of the {SHORT[kind]} {_part(parts.same_seed, limits)} ({runs})."]
     if parts.between_seeds.value is None:
         return [*lines, "Noise between seeds: unknown. Repeat more than one seed with train --again."]
@@ -209,7 +206,7 @@ def _part(part: VarianceComponent, limits: str) -> str:
 
 def _verdict(variance: Variance) -> str:
     """Return `n = 15 is enough`, or `run k more seeds:` and a command; `plan n fresh seeds:` after an interim look."""
-    limit = f"{100 * variance.threshold:g} % of the mean" if variance.relative else shown_value(variance.threshold)
+    limit = f"{shown_percent(variance.threshold)} of the mean" if variance.relative else shown_value(variance.threshold)
     main = next(iter(variance.spreads.values()))
     if main.n_min is None:
         return f"Cannot tell how many seeds {variance.variant} needs: {_sentence(_reason(main))}"
@@ -222,7 +219,11 @@ def _verdict(variance: Variance) -> str:
             else f"; up to {high or 'very many'} if the noise is underestimated"
         )
         return f"n = {main.n} is enough: {known} (n = {main.n_min} would suffice{doubt})."
-    needed = f"plan {main.n_min:,} fresh seeds" if variance.looked_at else f"run {main.missing} more seeds"
+    needed = (
+        f"plan {counted(main.n_min, 'fresh seed')}"
+        if variance.looked_at
+        else f"run {counted(main.missing, 'more seed')}"
+    )
     text = f"n = {main.n} is not enough for {limit} of {variance.metric}: {needed}"
     return f"{text}: {variance.command}" if variance.command else f"{text}."
 
@@ -240,11 +241,11 @@ def _sentence(text: str) -> str:
 def _spread_text(spread: Spread) -> str:
     if spread.mean is None or spread.sd is None:
         return f"{counted(spread.n, 'usable run')}; {spread.reason}."
-    basis = f"mean {shown_value(spread.mean)}, sd {shown_value(spread.sd)} over {spread.n} runs"
+    basis = f"mean {shown_value(spread.mean)}, sd {shown_value(spread.sd)} over {counted(spread.n, 'run')}"
     if spread.n_min is None:
         hint = " Pass --threshold-abs instead." if spread.relative and spread.reason and "zero" in spread.reason else ""
         return f"{basis}; no answer: {_sentence(_reason(spread))}{hint}"
     cv = f", CV {100 * spread.cv:.2g} %" if spread.cv is not None else ""
     low, high = spread.n_range
-    span = f"{low} to {high or 'very many'} over the {100 * spread.level:g} % interval of the sd"
+    span = f"{low} to {high or 'very many'} over the {shown_percent(spread.level)} interval of the sd"
     return f"{basis}{cv}; needs n = {spread.n_min} ({span})."

@@ -8,23 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Caution:
-    """One warning from the closed list. `text` and `remedy` may contain `{fields}`, which the caller fills in."""
+    """One warning from the closed list. `text` and `remedy` may contain `{fields}`, which the caller fills in.
+
+    `{count:run was/runs were}` becomes `1 run was` or `2 runs were`.
+    """
 
     code: str
     text: str
     remedy: str
 
     def fill(self, **fields: Any) -> dict[str, str]:
+        counts = {name: _Count(value) if isinstance(value, Integral) else value for name, value in fields.items()}
         return {
             "code": self.code,
-            "text": self.text.format(**fields),
-            "remedy": self.remedy.format(**fields),
+            "text": self.text.format(**counts),
+            "remedy": self.remedy.format(**counts),
         }
+
+
+class _Count(int):
+    """A number that chooses between the two forms of what it counts, if a text has both."""
+
+    def __format__(self, forms: str) -> str:
+        one, separator, many = forms.partition("/")
+        return f"{int(self):,} {one if self == 1 else many}" if separator else format(int(self), forms)
 
 
 SYNTHETIC = Caution(
@@ -136,7 +149,7 @@ DIRTY_TREE = Caution(
 )
 OTHER_COMMIT = Caution(
     "other commit",
-    "{count} finished run(s) were kept although they were made at commit {then}, not {now}.",
+    "{count:finished run was/finished runs were} kept although made at commit {then}, not {now}.",
     "Repeat them with --replace if the code changes between these commits matter.",
 )
 TORN_LINE = Caution(
@@ -152,7 +165,7 @@ SERIES_DAMAGED = Caution(
 )
 FEW_SEEDS = Caution(
     "few seeds",
-    "{n} seeds per variant: the mean of so few runs is very noisy.",
+    "{n:seed/seeds} per variant: the mean of so few runs is very noisy.",
     "Launch again with more --seeds; finished cells are kept.",
 )
 FINAL_PARTIAL = Caution(
@@ -173,7 +186,7 @@ NEVER_JUDGED = Caution(
 )
 METRIC_NOT_LOGGED = Caution(
     "metric not logged",
-    "{count} completed run(s) did not log {metric}; the means exclude them: {which}.",
+    "{count:completed run/completed runs} did not log {metric}; the means exclude them: {which}.",
     "Check what they logged with 'fairtrial runs show'.",
 )
 DIRECTION_UNKNOWN = Caution(
@@ -193,7 +206,7 @@ DIRECTIONS_DIFFER = Caution(
 )
 NOT_FINITE = Caution(
     "not finite",
-    "{count} completed run(s) ended with a value of {metric} that is not finite; the means exclude them.",
+    "The means exclude {count:completed run/completed runs} whose last value of {metric} is not finite.",
     "Inspect these runs: a NaN is a result, not missing data.",
 )
 ARMS_DIFFER = Caution(
@@ -244,23 +257,24 @@ BOOTSTRAP_FEW = Caution(
 )
 LOST_RUNS = Caution(
     "lost runs",
-    "{control} run(s) of {first} and {candidate} of {second} ended without a valid number. Quality is judged on the "
+    "{control:run/runs} of {first} and {candidate} of {second} ended without a valid number. Quality is judged on the "
     "runs that finished, and a variant that loses more runs than the control is neither better nor equivalent.",
     "Find out why they were lost; --failure-value scores each lost run with a value of your choice.",
 )
 MISSING_RUNS = Caution(
     "missing runs",
-    "{count} planned run(s) do not exist yet or were interrupted; they are not scored.",
+    "{count:planned run does/planned runs do} not exist yet or did not finish, and cannot be scored.",
     "Launch the study again to complete the missing runs.",
 )
 REMOVED_RUNS = Caution(
     "removed runs",
-    "{count} run(s) were made and then removed: {runs}. A result without them may be biased by that selection.",
+    "{count:run was/runs were} made and then removed: {runs}. A result without all runs may be biased "
+    "by that selection.",
     "Report why they were removed, or launch the study again to repeat them.",
 )
 DAMAGED_RUNS = Caution(
     "damaged runs",
-    "{count} run(s) are damaged and not scored: {runs}. The result might differ if they were included.",
+    "{count:run is/runs are} damaged and not scored: {runs}. The result might differ with all runs.",
     "Check what can be repaired: fairtrial doctor --damage.",
 )
 LOOKS_DAMAGED = Caution(
@@ -270,7 +284,7 @@ LOOKS_DAMAGED = Caution(
 )
 TOO_FEW_FOR_FAMILY = Caution(
     "too few seeds for this family",
-    "With {n} seeds, {method} on pairwise tests has little power and an uncertain error rate.",
+    "With {n:seed/seeds}, {method} on pairwise tests has little power and an uncertain error rate.",
     "Use --family max-spread, which pools the noise of all arms, or run at least 5 seeds.",
 )
 POOLED_NOISE = Caution(
@@ -281,13 +295,13 @@ POOLED_NOISE = Caution(
 )
 FAMILY_SEEDS = Caution(
     "family on shared seeds",
-    "All arms are judged together on the {n} seeds that every arm completed; {left} run(s) are left out.",
+    "All arms are judged together on the {n:seed/seeds} that every arm completed; {left:run is/runs are} left out.",
     "Launch again to fill the missing cells.",
 )
 FEW_TASKS = Caution(
     "few tasks",
-    "With {tasks} task(s), the middle half of the scores contains only a few scores, and the tasks that they come from "
-    "can change with the runs.",
+    "With {tasks:task/tasks}, the middle half of the scores contains only a few scores, and the tasks that they come "
+    "from can change with the runs.",
     "Use the mean over tasks, or at least 20 tasks.",
 )
 SHARED_LUCK = Caution(
@@ -298,7 +312,7 @@ SHARED_LUCK = Caution(
 )
 MEDIAN_TASKS = Caution(
     "median over tasks",
-    "A median over tasks depends on the one or two tasks in the middle, and with {runs} runs it is uncertain which "
+    "A median over tasks depends on the one or two tasks in the middle, and with {runs:run/runs} it is uncertain which "
     "ones these are: the coverage of 95 % intervals was 90 to 98 % in simulations.",
     "Use the IQM or the mean over tasks, or at least 10 runs.",
 )
@@ -310,12 +324,12 @@ NEAR_CERTAIN = Caution(
 )
 TASKS_LEFT_OUT = Caution(
     "tasks left out",
-    "{count} task(s) are left out because at least one variant has no run on them: {tasks}.",
+    "{count:task is/tasks are} left out because at least one variant has no run there: {tasks}.",
     "Run every variant on the same tasks, or select variants with --candidate.",
 )
 INCOMPLETE_GRID = Caution(
     "runs not on all tasks",
-    "{count} run(s) do not cover every task and are left out. They do not count as lost.",
+    "{count:run does/runs do} not cover every task and cannot be used. That does not count as a loss.",
     "Run the missing cells.",
 )
 RAW_SCORES = Caution(
@@ -394,7 +408,7 @@ UNEVEN_LOGGING = Caution(
 )
 DUPLICATE_SEEDS = Caution(
     "repeated attempts",
-    "{count} repeated attempt(s) at a seed were left out: they do not count as additional seeds.",
+    "{count:repeated attempt was/repeated attempts were} left out: they do not count as additional seeds.",
     "No action is needed; pass --control-run-ids to compare specific runs.",
 )
 UNUSED_STREAM_SEED = Caution(
@@ -429,7 +443,7 @@ NOT_CONFIRMED = Caution(
 )
 LOST_VALUES = Caution(
     "lost runs in a sweep",
-    "{count} run(s) ended without a valid number; each is scored as the worst observed value when choosing the best: "
+    "{count:run/runs} ended without a valid number; each is scored as the worst observed value when choosing the best: "
     "{which}.",
     "Inspect them: a value that loses runs is not a good choice.",
 )
@@ -482,7 +496,7 @@ NO_HOURS = Caution(
 )
 LOST_AS_WORST = Caution(
     "lost runs in a choice",
-    "{count} run(s) ended without a valid {metric}; each is scored as the worst observed value.",
+    "{count:run/runs} ended without a valid {metric}; each is scored as the worst observed value.",
     "Inspect them: a configuration that loses runs costs more than its hours.",
 )
 FEW_FOR_CHOICE = Caution(
@@ -594,7 +608,7 @@ INERT_LIMIT = Caution(
 )
 FEW_RUNS_IN_TABLE = Caution(
     "few runs in a table",
-    "{n} runs per arm: with so few runs, the true standard deviation is between {low} and {high} times the printed "
+    "{n:run/runs} per arm: with so few runs, the true standard deviation is between {low} and {high} times the printed "
     "one (95 % interval), and true differences below {size} standard deviations are likely to be missed.{error}",
     "Ask the authors for the values of the individual runs, or for more runs.",
 )

@@ -401,6 +401,11 @@ def _shown(value: Any) -> str:
 # Conditions that select rows.
 
 
+def _is_mistyped(_name: str, sign: str, value: str) -> bool:
+    """Return whether `NAME>>3`, `NAME=>3` or `NAME>` was written: compared as text, it would match nothing."""
+    return value.lstrip().startswith(("<", ">", "=", "!")) or (not value.strip() and sign in ("<", ">", "<=", ">="))
+
+
 class RowFilter:
     """A condition that selects rows, such as those of `runs list --where`.
 
@@ -425,7 +430,7 @@ class RowFilter:
         self._paths, self._is_whole = survey.paths, problem is None
         # An incomplete condition must not be interpreted as a short one: it would silently select the wrong rows.
         is_half = any(text.rstrip().endswith(f" {word}") for word in ("and", "or", "not"))
-        if problem and (self._short is None or is_half):
+        if problem and (self._short is None or is_half or _is_mistyped(*self._short)):
             hint = "Write it as NAME=VALUE, NAME>VALUE, NAME!=VALUE …"
             raise UsageError(f"invalid condition '{text}': {problem}", hint=hint)
 

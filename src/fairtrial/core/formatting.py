@@ -88,6 +88,11 @@ def shown_chance(probability: float) -> str:
     return "> 99 %" if percent > 99 else "< 1 %" if percent < 1 else f"{percent:.0f} %"
 
 
+def shown_percent(share: float) -> str:
+    """Format a confidence level or another share that is known exactly, with at most four digits: `98.33 %`."""
+    return f"{100 * share:.4g} %"
+
+
 def shown_money(dollars: float) -> str:
     """Format dollars and cents; below ten cents with three significant digits, so that small models stay distinct."""
     if 0 < abs(dollars) < CHEAP:

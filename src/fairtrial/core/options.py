@@ -316,6 +316,19 @@ def parse_options(model: type[Model], values: Mapping[str, Any], *, where: str, 
         raise InvalidOptions(f"{where}: {head}", problems=[f"{where}: {p}" for p in rest]) from None
 
 
+WRONG_TYPES = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be an integer"),
+    **dict.fromkeys(("int_parsing_size",), "must be an integer of at most 64 bits"),
+    **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
+    "finite_number": "must be a finite number",
+    **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
+    "string_type": "must be text",
+    **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be a mapping of names to values"),
+}
+"""Our words for a value of the wrong type, by pydantic's name of the problem."""
+
+
 def _sentence(model: type[BaseModel], problem: Any, noun: str) -> str:
     path = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
@@ -324,6 +337,8 @@ def _sentence(model: type[BaseModel], problem: Any, noun: str) -> str:
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "literal_error":
         message = "must be one of " + str(problem["ctx"]["expected"]).replace("'", "")
+    elif problem["type"] in WRONG_TYPES:
+        message = WRONG_TYPES[problem["type"]]
     elif message.startswith("Input should be "):
         message = "must be " + message.removeprefix("Input should be ")
     if problem["type"] == "missing":

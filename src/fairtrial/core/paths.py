@@ -69,6 +69,23 @@ def run_id(variant: str, seed: int, attempt: int = 1) -> str:
     return f"{variant}.seed{seed}{again}"
 
 
+def short_id(study: str, run: str) -> str:
+    """Return eight hexadecimal digits that name a run of a store: short to type, and without anything to quote."""
+
+    import hashlib  # not needed to start the command line
+
+    return hashlib.sha256(f"{study}/{run}".encode()).hexdigest()[:SHORT_ID]
+
+
+SHORT_ID = 8
+FEWEST_DIGITS = 4
+"""Fewest digits of a short id that name a run."""
+
+
+def may_be_short_id(text: str) -> bool:
+    return FEWEST_DIGITS <= len(text) <= SHORT_ID and all(digit in "0123456789abcdef" for digit in text)
+
+
 _RUN_ID = re.compile(r"(?P<variant>.+)\.seed(?P<seed>0|[1-9]\d{0,18})(?:\.again(?P<attempt>[1-9]\d{0,8}))?")
 
 

@@ -86,6 +86,10 @@ class Run:
         return self.metadata.final
 
 
+STOPPED = "stopped by Ctrl-C"
+"""Reason of a run that was interrupted because the user stopped the command."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How one attempt at a cell ended, as the job reports it to its launcher."""

@@ -36,7 +36,7 @@ def _losses(comparison: Comparison) -> str:
     if target is None or not target.lost:
         return ""
     scored = f", each scored as {target.failure_value:.12g}" if target.failure_value is not None else ""
-    return f"{target.lost} of {target.runs} runs of {comparison.candidate} were lost{scored}. "
+    return f"{target.lost} of {counted(target.runs, 'run')} of {comparison.candidate} were lost{scored}. "
 
 
 def _evidence(comparison: Comparison) -> str:

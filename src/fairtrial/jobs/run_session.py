@@ -30,7 +30,7 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.core.private_files import open_to_append
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.run_metadata import RunLineage, RunMetadata, RunResources
-from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
+from fairtrial.core.runs import EXIT_CLAIMED, STOPPED, Outcome, Status
 from fairtrial.core.secrets import PREFIX, redact, redacted_names, references, reveal
 from fairtrial.core.specs import Job, RunSpec
 from fairtrial.core.streams import Streams
@@ -293,7 +293,7 @@ class RunSession:
         if isinstance(error, (Interrupted, StoreError, ClaimLost)):
             return Outcome(Status.INTERRUPTED, error.message, error.hint)
         if isinstance(error, KeyboardInterrupt):
-            return Outcome(Status.INTERRUPTED, "stopped by Ctrl-C")
+            return Outcome(Status.INTERRUPTED, STOPPED)
         if isinstance(error, FairtrialError):
             return Outcome(Status.FAILED, error.message, error.hint)
         with contextlib.suppress(OSError), os.fdopen(open_to_append(self.paths.log), "a") as log:

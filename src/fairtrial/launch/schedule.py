@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
-from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
+from fairtrial.core.runs import EXIT_CLAIMED, STOPPED, Outcome, Status
 from fairtrial.core.specs import Job
 from fairtrial.launch.contract import Exit, Launcher
 from fairtrial.launch.policy import ExecutionPolicy
@@ -307,7 +307,7 @@ class Schedule:
             if run.state is RunState.RUNNING and again:
                 self.launcher.stop(run.key, kill=True)
             elif run.state is RunState.RUNNING:
-                self._stop(run, "stopped by Ctrl-C")
+                self._stop(run, STOPPED)
             elif run.state is not RunState.ENDED:
                 run.state = RunState.ENDED
 

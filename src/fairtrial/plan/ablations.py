@@ -49,12 +49,18 @@ def removals(
     return list(dict.fromkeys(sets))
 
 
-def variants_without(recipe: LoadedRecipe, sets: Sequence[Removed]) -> dict[str, dict[str, Any]]:
-    """Return variants by name: `full`, `without attention_loss`, `without temperature+attention_loss`."""
-    return {variant_of(removed): _changes(recipe.components, removed) for removed in sets}
+def changes_without(recipe: LoadedRecipe, sets: Sequence[Removed]) -> dict[Removed, dict[str, Any]]:
+    """Return the option values that remove each set of components."""
+    return {removed: _changes(recipe.components, removed) for removed in sets}
 
 
 def variant_of(removed: Removed) -> str:
+    """`full`, `without-attention_loss`, `without-temperature+attention_loss`"""
+    return f"without-{'+'.join(removed)}" if removed else FULL
+
+
+def earlier_variant_of(removed: Removed) -> str:
+    """Return the name that earlier versions gave the variant. Its space made the ids of its runs hard to copy."""
     return f"without {'+'.join(removed)}" if removed else FULL
 
 

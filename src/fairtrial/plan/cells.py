@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pydantic import BaseModel
+
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.options import Options, parse_options, result_options
@@ -71,9 +73,32 @@ def spec_of(
 
 
 def label(recipe: LoadedRecipe, options: Options) -> str:
-    """Return a variant's name from its non-default options: `model=cnn,steps=3000`, or `default`."""
+    """Return a variant's name from its non-default options: `model=cnn,steps=3000`, or `default`.
+
+    Of a mapping such as `benchmark`, the name has the settings that were given: `random_score=0.1,human_score=0.9`.
+    """
+    chosen: dict[str, Any] = {}
+    for name, value in _naming_options(recipe, options).items():
+        for key, part in _given_parts(name, getattr(options, name, None), value).items():
+            chosen[f"{name}.{key}" if key in chosen else key] = part
+    return name_of(chosen) or "default"
+
+
+def earlier_label(recipe: LoadedRecipe, options: Options) -> str:
+    """Return the name that earlier versions gave the variant, to find runs that one of them began."""
+    return name_of(_naming_options(recipe, options)) or "default"
+
+
+def _naming_options(recipe: LoadedRecipe, options: Options) -> dict[str, Any]:
     identity = result_options(recipe.options, options)
-    return name_of({name: value for name, value in options.differing().items() if name in identity}) or "default"
+    return {name: value for name, value in options.differing().items() if name in identity}
+
+
+def _given_parts(name: str, parsed: Any, value: Any) -> dict[str, Any]:
+    """Return an option by its name, or the given settings of one that is a mapping."""
+    if isinstance(parsed, BaseModel):
+        value = parsed.model_dump(mode="json", exclude_defaults=True)
+    return {key: part for key, part in value.items() if part is not None} if isinstance(value, dict) else {name: value}
 
 
 def name_of(chosen: Mapping[str, Any]) -> str:

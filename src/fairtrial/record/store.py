@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from fairtrial.core.durable import make_folder, sync_path
 from fairtrial.core.errors import StoreError, UserError, nearest
-from fairtrial.core.paths import RunPaths, StorePaths, is_url
+from fairtrial.core.paths import RunPaths, StorePaths, is_url, may_be_short_id, parts_of_run_id, short_id
 from fairtrial.core.runs import Run
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere
@@ -26,6 +26,9 @@ from fairtrial.record.store_location import StoreLocation, mirror_folder, store_
 
 if TYPE_CHECKING:
     from fairtrial.record.cache import StoreCache
+
+MOST_CANDIDATES = 10
+"""How many runs the error for an ambiguous reference lists."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,10 @@ class Store:
             for entry in _folders(self.paths.study(name)):
                 yield name, entry
 
+    def variants(self, study: str) -> set[str]:
+        """Return the variants of a study that have a run directory."""
+        return {parts[0] for _, entry in self.directories(study) if (parts := parts_of_run_id(entry.name))}
+
     def run(self, study: str, run_id: str) -> Run | None:
         """Return one run, or None if it does not exist. Raises DamagedRun."""
         return load_run(self.paths.run(study, run_id))
@@ -150,8 +157,7 @@ class Store:
         """Return the one run with this id, `study/id` or path. It may be damaged."""
         runs = self.match([reference])
         if len(runs) > 1:
-            names = ", ".join(run.name for run in runs[:5])
-            raise UserError(f"'{reference}' matches {len(runs)} runs: {names} …", hint="Name one as STUDY/RUN.")
+            raise _ambiguous(reference, [run.name for run in runs])
         return runs[0]
 
     def match(self, references: Iterable[str]) -> list[Run]:
@@ -243,7 +249,11 @@ class Store:
             ) from None
 
     def _match(self, reference: str) -> Iterator[RunPaths]:
-        """Yield matching runs of this store, or else the run at that path: a run of the store takes precedence."""
+        """Yield the runs that a reference names. A run of this store takes precedence over a run at that path.
+
+        If there is neither, the reference may be the short id that `runs list` shows, or the beginning of the id or of
+        STUDY/ID. A beginning must name one run: unlike a glob, it does not say that several are meant.
+        """
         matched = False
         for study, entry in self.directories():
             name = f"{study}/{entry.name}" if "/" in reference else entry.name
@@ -254,6 +264,21 @@ class Store:
         as_path = RunPaths(Path(os.path.abspath(reference)))  # noqa: PTH100 — resolves `..`
         if not matched and "\0" not in reference and as_path.metadata.is_file():
             yield as_path
+        elif not matched:
+            yield from self._match_beginning(reference)
+
+    def _match_beginning(self, reference: str) -> Iterator[RunPaths]:
+        is_short = may_be_short_id(reference)
+        candidates = {
+            f"{study}/{entry.name}": RunPaths(Path(entry.path))
+            for study, entry in self.directories()
+            if (is_short and short_id(study, entry.name).startswith(reference))
+            or (reference and (f"{study}/{entry.name}" if "/" in reference else entry.name).startswith(reference))
+        }
+        runs = {name: paths for name, paths in candidates.items() if paths.metadata.exists()}
+        if len(runs) > 1:
+            raise _ambiguous(reference, list(runs))
+        yield from runs.values()
 
     def _hint(self, reference: str) -> str:
         names = [entry.name for _, entry in self.directories()]
@@ -261,6 +286,13 @@ class Store:
         if guess:
             return f"Did you mean '{guess}'?"
         return "List them with: fairtrial runs list" if names else "This store has no runs yet."
+
+
+def _ambiguous(reference: str, names: Sequence[str]) -> UserError:
+    shown = "".join(f"\n  {short_id(*name.split('/', 1))}  {name}" for name in sorted(names)[:MOST_CANDIDATES])
+    more = f"\n  and {len(names) - MOST_CANDIDATES:,} more" if len(names) > MOST_CANDIDATES else ""
+    hint = "Name one by its short id or as STUDY/RUN, or several by a glob such as 'STUDY/*'."
+    return UserError(f"'{reference}' matches {len(names):,} runs:{shown}{more}", hint=hint)
 
 
 def open_store(given: StoreLocation, *studies: str) -> Store:

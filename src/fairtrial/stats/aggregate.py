@@ -143,7 +143,7 @@ def as_scores(scores: Array, name: str) -> Array:
     if not np.isfinite(table).all():
         count = int((~np.isfinite(table)).sum())
         raise UserError(
-            f"{name} contains {count} value(s) that are not finite",
+            f"{name} contains values that are not finite ({count} of them)",
             hint="A run without a result is an outcome: replace its value with the worst possible score.",
         )
     return table[row_order(table)]

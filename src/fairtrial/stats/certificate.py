@@ -16,6 +16,7 @@ import numpy as np
 from scipy import special
 
 from fairtrial.core.errors import UserError
+from fairtrial.core.formatting import shown_percent
 from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.noise import COLLAPSE, DEPTH, SHAPES, Shape, collapse_rates, collapsed
 from fairtrial.stats.samples import Array, canonical
@@ -92,10 +93,10 @@ class Certificate:
             else "No shape tried fits the data, so none is ruled out."
         )
         return (
-            f"In the worst of the shapes tried, nominal {100 * self.level:g} % intervals of this design cover "
-            f"the true difference {100 * self.worst_both_arms:.1f} % of the time when both arms have the same noise, "
-            f"and {100 * self.worst_one_arm:.1f} % when only one arm varies. The worst shape is: {self.worst_shape}. "
-            f"{fitted} Coverage can be lower for other noise."
+            f"In the worst of the shapes tried, nominal {shown_percent(self.level)} intervals of this design "
+            f"cover the true difference {100 * self.worst_both_arms:.1f} % of the time when both arms have the "
+            f"same noise, and {100 * self.worst_one_arm:.1f} % when only one arm varies. The worst shape is: "
+            f"{self.worst_shape}. {fitted} Coverage can be lower for other noise."
         )
 
     def to_dict(self) -> dict[str, Any]:

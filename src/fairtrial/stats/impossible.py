@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from scipy import special
 
+from fairtrial.core.formatting import shown_percent
 from fairtrial.core.printed import Printed, PrintedArm, SummaryOptions
 from fairtrial.stats.published import half_width_of, sd_from
 from fairtrial.stats.samples import DUST
@@ -162,7 +163,7 @@ def _spread_of_range(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
         message = (
             f"the interval of half-width {half_width_of(arm):.4g} needs a standard deviation of "
             f"{sd_from(arm, options.level):.4g}; {limit} at most {float(most):.4g}, so it is not a "
-            f"{100 * options.level:g} % t interval of the mean."
+            f"{shown_percent(options.level)} t interval of the mean."
         )
         yield "interval too wide for its range", DOUBTFUL, message
 
@@ -337,7 +338,7 @@ def _two_spreads(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
     if reading not in ("t", "normal"):
         is_what = f"it is {reading}" if reading else "it is not an interval of this mean"
         message = (
-            f"with the standard deviation {arm.sd} a {100 * options.level:g} % t interval has the half-width "
+            f"with the standard deviation {arm.sd} a {shown_percent(options.level)} t interval has the half-width "
             f"{arm.sd.value * ways['t']:.4g}, but the printed one has {half_width_of(arm):.4g}: {is_what}."
         )
         yield "interval does not fit", DOUBTFUL, message

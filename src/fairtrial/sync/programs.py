@@ -90,7 +90,8 @@ def _broken(place: str, error: Exception) -> UserError:
 def _no_module(name: str, place: str) -> UserError:
     parent, _, last = name.rpartition(".")
     folders = list(getattr(sys.modules.get(parent), "__path__", [])) if parent else None
-    guess = nearest(last, (each.name for each in pkgutil.iter_modules(folders)))
+    # A module of the standard library is not a program of the user, however similar its name.
+    guess = nearest(last, {each.name for each in pkgutil.iter_modules(folders)} - sys.stdlib_module_names)
     meant = f"; did you mean '{f'{parent}.' if parent else ''}{guess}'?" if guess else ""
     inside = "" if name == place else f" (needed for {place})"
     return UserError(

@@ -26,6 +26,35 @@ LOW_DISK_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
+class OptionalFeature:
+    """What Fairtrial can do only with other packages or programs."""
+
+    name: str
+    purpose: str
+    extra: str | None
+    packages: Sequence[str] = ()
+    program: str | None = None
+    install: str | None = None
+    """How to get the program, which no extra installs."""
+
+
+FEATURES = (
+    OptionalFeature("charts", "--plots and --output with png, svg or pdf", "charts", ["altair", "vl_convert"]),
+    OptionalFeature("ray", "launch --on ray", "ray", ["ray"]),
+    OptionalFeature(
+        "slurm", "launch --on slurm", "slurm", ["submitit"], "sbatch", "Launch from a login node of the cluster."
+    ),
+    OptionalFeature("skypilot", "launch --on skypilot", None, [], "sky", "pip install 'skypilot[aws]'"),
+    OptionalFeature("s3", "stores at s3://…", "s3", ["s3fs"]),
+    OptionalFeature("gcs", "stores at gs://…", "gcs", ["gcsfs"]),
+    OptionalFeature("otlp", "--otlp: events sent to a receiver", "otlp", ["opentelemetry.proto"]),
+    OptionalFeature("gpu figures", "load and memory of NVIDIA GPUs", "gpu", ["pynvml"]),
+    OptionalFeature("atari", "ppo on Atari games", "atari", ["ale_py"]),
+    OptionalFeature("signatures", "signed research bundles", "research", ["cryptography"]),
+)
+
+
+@dataclass(frozen=True)
 class InstallationCheck:
     """One check. `ok` is None if the finding is neither good nor bad."""
 
@@ -51,6 +80,7 @@ def doctor(store: str | os.PathLike[str] | None = None) -> tuple[list[Installati
         _clock(),
         _git(),
         _store(Store.at(store)),
+        *map(_feature, FEATURES),
         *(_recipe(name) for name in recipe_names()),
         *(_plugin(kind, offer) for kind in KINDS for offer in sorted(plugin_offers(kind)) if kind is not RECIPES),
         *(_plugin(RECIPES, offer) for offer in plugin_offers(RECIPES) if offer.name in RECIPES.built_in),
@@ -115,6 +145,18 @@ def _store(store: Store) -> InstallationCheck:
     return InstallationCheck(
         "store", free > LOW_DISK_BYTES, finding, None if free > LOW_DISK_BYTES else "Free some space."
     )
+
+
+def _feature(feature: OptionalFeature) -> InstallationCheck:
+    """Check an optional feature. One that is missing is not a fault: `ok` is then None."""
+    missing = missing_packages(feature.packages)
+    if missing:
+        hint = install_command(missing, feature.extra)
+        return InstallationCheck(feature.name, None, f"not installed ({feature.purpose})", hint)
+    if feature.program is not None and shutil.which(feature.program) is None:
+        finding = f"no program '{feature.program}' on this machine ({feature.purpose})"
+        return InstallationCheck(feature.name, None, finding, feature.install)
+    return InstallationCheck(feature.name, True, feature.purpose)
 
 
 def _recipe(name: str) -> InstallationCheck:

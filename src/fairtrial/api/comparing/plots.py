@@ -40,7 +40,7 @@ PANELS = {"auc": "AUC", "derivative": "derivative", "last": "value"}
 def main_chart(analysis: Analysis, path: Path) -> None:
     """Write the main chart of an analysis: the differences of a pair, or a forest plot of several comparisons."""
     first, *others = analysis.comparisons
-    chart = _forest(analysis) if others or not first.effect.samples else _differences(analysis, first)
+    chart = _forest(analysis) if others or not first.effect.samples else _differences(first, arm_styles(analysis))
     charts.save(charts.with_note(chart, _note(analysis)), path)
 
 
@@ -50,7 +50,9 @@ def comparison_chart(comparison: Comparison, path: Path) -> None:
         raise NothingToDraw(
             "an unpaired comparison has no differences to draw", hint="Use analyze(), whose chart shows the interval."
         )
-    charts.save(_differences(comparison), path)
+    chart = _differences(comparison, charts.arm_styles([comparison.candidate], comparison.control))
+    note = charts.chart_note(comparison.metric or "", comparison.direction, synthetic=is_synthetic(comparison.cautions))
+    charts.save(charts.with_note(chart, note), path)
 
 
 def write_plots(analysis: Analysis, folder: Path) -> list[Path]:
@@ -204,7 +206,7 @@ def _pairs(analysis: Analysis, comparison: Comparison) -> Any:
     )
 
 
-def _differences(analysis: Analysis, comparison: Comparison) -> Any:
+def _differences(comparison: Comparison, styles: charts.ArmStyles) -> Any:
     return charts.difference_distribution(
         list(comparison.effect.samples or ()),
         value=comparison.effect.value,
@@ -215,7 +217,7 @@ def _differences(analysis: Analysis, comparison: Comparison) -> Any:
         metric=comparison.metric or "",
         names=(comparison.control, comparison.candidate),
         title=_title(comparison),
-        style=arm_styles(analysis)[comparison.candidate],
+        style=styles[comparison.candidate],
     )
 
 

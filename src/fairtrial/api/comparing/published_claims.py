@@ -12,7 +12,7 @@ from fairtrial.core.cautions import DOUBTFUL_VALUE, IMPOSSIBLE_VALUE, INTERVAL_R
 from fairtrial.core.directions import settle
 from fairtrial.core.errors import InvalidOptions, UserError, unknown
 from fairtrial.core.findings import Comparison, FilledCaution, Verdict
-from fairtrial.core.formatting import counted
+from fairtrial.core.formatting import counted, shown_percent
 from fairtrial.core.printed import PrintedArm, SummaryOptions
 from fairtrial.core.verdict_text import family_sentence
 from fairtrial.record.summary_tables import SummaryTable, read_summary_table
@@ -363,7 +363,7 @@ def _claims_sentence(analysis: PublishedAnalysis) -> str:
     against = "" if analysis.options.all_pairs else f" from {analysis.control}"
     return (
         f"{held} of {counted(len(claims), 'difference')}{against} {verb} ({analysis.metric}, error rate "
-        f"{100 * first.alpha:g} %{how})."
+        f"{shown_percent(first.alpha)}{how})."
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from fairtrial.api.comparing.analysis import Analysis
 from fairtrial.api.evidence.claims import BY_THE_AUTHOR
 from fairtrial.core.directions import better_words
-from fairtrial.core.formatting import shown_interval, shown_p, shown_value
+from fairtrial.core.formatting import shown_interval, shown_p, shown_percent, shown_value
 from fairtrial.report.documents import as_markdown
 from fairtrial.research.artifact import ArtifactFile
 from fairtrial.research.citation import license_words
@@ -85,7 +85,7 @@ def _comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:
     return {
         f"minus {comparison['control']}": comparison["candidate"],
         "difference": shown_value(comparison["difference"]),
-        f"{100 * comparison['level']:g} % interval": shown_interval(comparison["low"], comparison["high"]),
+        f"{shown_percent(comparison['level'])} interval": shown_interval(comparison["low"], comparison["high"]),
         "p": shown_p(comparison["p_value"]),
         "adjusted p": shown_p(comparison["adjusted_p"]),
         "verdict": comparison["verdict"],

@@ -15,15 +15,25 @@ from fairtrial.api.lab.arms import LabConfig, Ran, check_terms, lab_name, on_vie
 from fairtrial.api.lab.compare import STUDENT, with_student
 from fairtrial.api.running.planning import load_checked_recipe
 from fairtrial.api.running.recording import recorded
-from fairtrial.api.running.registered import as_registered
+from fairtrial.api.running.registered import as_registered, registration_for
 from fairtrial.core.cautions import IDENTICAL_ROWS
 from fairtrial.core.errors import InvalidOptions, RunsFailed
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.results import Result
-from fairtrial.plan.ablations import FULL, Removed, check_components, removals, variant_of, variants_without
+from fairtrial.plan.ablations import (
+    FULL,
+    Removed,
+    changes_without,
+    check_components,
+    earlier_variant_of,
+    removals,
+    variant_of,
+)
 from fairtrial.plan.cells import resolve
 from fairtrial.plan.study import Study, read_mapping
+from fairtrial.record.store import open_store
+from fairtrial.research.registration import Registration
 from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.contrasts import Interaction, interactions
 from fairtrial.stats.families import compare_family
@@ -128,7 +138,7 @@ def ablation(
     )  # fmt: skip
     judged, adjustment = terms.judged_by(family)
     ran = run_arms(as_registered(plan.study, terms.plan), terms, plan.metric)
-    return _judge(ran, plan.sets, components, plan.full, replace(judged, direction=ran.direction), adjustment, terms)
+    return _judge(ran, plan.names, components, plan.full, replace(judged, direction=ran.direction), adjustment, terms)
 
 
 def plan_ablation(
@@ -157,7 +167,8 @@ class _AblationPlan:
     """The study of an ablation, and what it was built from."""
 
     study: Study
-    sets: Sequence[Removed]
+    names: Mapping[Removed, str]
+    """The variant of each set of removed components."""
     full: Mapping[str, Any]
     metric: str | None
 
@@ -177,14 +188,24 @@ def _lay_out_study(
     sets = removals(components, also=also, all_pairs=all_pairs, factorial=factorial)
     terms.judged_by(family)  # raises for an invalid adjustment
     metric = terms.metric_of(recipe, "report")
-    study = terms.plan_of(
-        lab_name("ablation", recipe, fixed, terms.study, usual=BASE, variant_values={}),
-        recipe,
-        metric,
-        options=fixed,
-        variants=variants_without(recipe, sets),
-    )
-    return _AblationPlan(study, sets, resolved.differing(), metric)
+    study_name = lab_name("ablation", recipe, fixed, terms.study, usual=BASE, variant_values={})
+    names = _names(study_name, sets, terms)
+    variants = {names[removed]: changes for removed, changes in changes_without(recipe, sets).items()}
+    study = terms.plan_of(study_name, recipe, metric, options=fixed, variants=variants)
+    return _AblationPlan(study, names, resolved.differing(), metric)
+
+
+def _names(study: str, sets: Sequence[Removed], terms: LabConfig) -> dict[Removed, str]:
+    """Return the name of each variant. A study that an earlier version began or registered keeps its names."""
+    registration = registration_for(study, terms.plan)
+    known = {*open_store(terms.store, study).variants(study), *_registered_arms(registration)}
+    begun = any(earlier_variant_of(removed) in known for removed in sets if removed)
+    return {removed: (earlier_variant_of if begun else variant_of)(removed) for removed in sets}
+
+
+def _registered_arms(registration: Registration | None) -> Sequence[str]:
+    study = registration.plan["study"] if registration else None
+    return list(study["arms"]) if study else []
 
 
 def _base(given: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:
@@ -203,8 +224,8 @@ def _check_base(recipe: LoadedRecipe, base: Any, components: Sequence[str]) -> N
 
 
 def _judge(
-    ran: Ran, sets: Sequence[Removed], components: Sequence[str], full: Mapping[str, Any], judged: ComparisonConfig,
-    adjustment: str, terms: LabConfig,
+    ran: Ran, names: Mapping[Removed, str], components: Sequence[str], full: Mapping[str, Any],
+    judged: ComparisonConfig, adjustment: str, terms: LabConfig,
 ) -> Ablation:  # fmt: skip
     if FULL not in ran.arms:
         raise RunsFailed(f"no run of the full model in {ran.launched.study} has a valid {ran.metric}")
@@ -212,9 +233,9 @@ def _judge(
     comparisons = compare_family(runs.arms, FULL, judged, adjustment, ended=runs.ended) if len(runs.arms) > 1 else []
     comparisons = on_view(comparisons, ran, terms) if comparisons else []
     by_name = {each.candidate: replace(each, metric=ran.metric) for each in comparisons}
-    same = _identical(ran, [variant_of(removed) for removed in sets])
-    rows = [_row(removed, ran, by_name, same, terms) for removed in sets]
-    layout = {removed: ran.arms[variant_of(removed)] for removed in sets if variant_of(removed) in ran.arms}
+    same = _identical(ran, list(names.values()))
+    rows = [_row(removed, name, ran, by_name, same, terms) for removed, name in names.items()]
+    layout = {removed: ran.arms[name] for removed, name in names.items() if name in ran.arms}
     carried = {caution["text"]: caution for each in comparisons for caution in each.cautions}
     flagged = [IDENTICAL_ROWS.fill(removed="+".join(row.removed)) for row in rows if FULL in row.identical]
     return Ablation(
@@ -228,12 +249,12 @@ def _judge(
 
 def _row(
     removed: Removed,
+    name: str,
     ran: Ran,
     comparisons: Mapping[str, Comparison],
     same: Mapping[str, tuple[str, ...]],
     terms: LabConfig,
 ) -> AblationRow:
-    name = variant_of(removed)
     mean = mean_of(ran.sample(name), terms.alpha)
     return AblationRow(removed, mean, comparisons.get(name), same.get(name, ()), ran.lost(name))
 

@@ -27,6 +27,7 @@ from fairtrial.api.running.registered import (
     registration_for,
 )
 from fairtrial.core.errors import RunsFailed, UserError
+from fairtrial.core.options import Options
 from fairtrial.core.paths import ADHOC_STUDY, DEPENDENCIES_STUDY, RunPaths, check_name
 from fairtrial.core.private_files import open_to_append
 from fairtrial.core.registry import LoadedRecipe
@@ -37,7 +38,7 @@ from fairtrial.core.specs import FIXED_SEEDS, Job, RunSpec
 from fairtrial.core.training import Observer
 from fairtrial.jobs.run_session import run_cell
 from fairtrial.launch.job_plan import JobPlan
-from fairtrial.plan.cells import label, resolve, spec_of
+from fairtrial.plan.cells import earlier_label, label, resolve, spec_of
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import ClaimedElsewhere
 from fairtrial.record.environment import surroundings
@@ -98,7 +99,7 @@ def train(
     place.pull(study, DEPENDENCIES_STUDY)
     loaded = load_checked_recipe(recipe)
     resolved = resolve(loaded, conceal(options or {}, secrets), where=f"recipe '{loaded.name}'")
-    name = check_name("variant", variant or label(loaded, resolved))
+    name = check_name("variant", variant or _variant_name(place, study, loaded, resolved))
     spec = spec_of(loaded, resolved, study=check_name("study", study), variant=name)
     spec = replace(spec, seed=_seed(spec, loaded, seed))
     if again:
@@ -106,6 +107,15 @@ def train(
     plan = plan_jobs([spec], place, surroundings(Path.cwd()), tell)
     plan = clear_conflicts(plan, place, replace_old=replace_old)
     return _train(plan, observe, should_stop, tell)
+
+
+def _variant_name(store: Store, study: str, recipe: LoadedRecipe, options: Options) -> str:
+    """Return the variant's default name, or the one that an earlier version gave it if that version began the run."""
+    name, earlier = label(recipe, options), earlier_label(recipe, options)
+    if name == earlier:
+        return name
+    begun = store.variants(check_name("study", study))
+    return earlier if earlier in begun and name not in begun else name
 
 
 def _seed(spec: RunSpec, recipe: LoadedRecipe, given: int | None) -> int:
