@@ -116,7 +116,7 @@ def _single(analysis: Analysis) -> Pictures:
         if comparison.pairing == "paired" and not analysis.tasks and comparison.effect.samples:
             yield f"paired_differences{suffix}", partial(_pairs, analysis, comparison)
         if comparison.effect.samples:
-            yield f"difference_distribution{suffix}", partial(_differences, analysis, comparison)
+            yield f"difference_distribution{suffix}", partial(_differences, comparison, arm_styles(analysis))
 
 
 def _family(analysis: Analysis) -> Pictures:
