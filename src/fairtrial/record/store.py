@@ -10,7 +10,7 @@ import contextlib
 import fnmatch
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -254,31 +254,18 @@ class Store:
         If there is neither, the reference may be the short id that `runs list` shows, or the beginning of the id or of
         STUDY/ID. A beginning must name one run: unlike a glob, it does not say that several are meant.
         """
+        runs = {f"{study}/{entry.name}": RunPaths(Path(entry.path)) for study, entry in self.directories()}
         matched = False
-        for study, entry in self.directories():
-            name = f"{study}/{entry.name}" if "/" in reference else entry.name
-            paths = RunPaths(Path(entry.path))
-            if fnmatch.fnmatchcase(name, reference) and paths.metadata.exists():
+        for name, paths in runs.items():
+            compared = name if "/" in reference else paths.root.name
+            if fnmatch.fnmatchcase(compared, reference) and paths.metadata.exists():
                 matched = True
                 yield paths
         as_path = RunPaths(Path(os.path.abspath(reference)))  # noqa: PTH100 — resolves `..`
         if not matched and "\0" not in reference and as_path.metadata.is_file():
             yield as_path
         elif not matched:
-            yield from self._match_beginning(reference)
-
-    def _match_beginning(self, reference: str) -> Iterator[RunPaths]:
-        is_short = may_be_short_id(reference)
-        candidates = {
-            f"{study}/{entry.name}": RunPaths(Path(entry.path))
-            for study, entry in self.directories()
-            if (is_short and short_id(study, entry.name).startswith(reference))
-            or (reference and (f"{study}/{entry.name}" if "/" in reference else entry.name).startswith(reference))
-        }
-        runs = {name: paths for name, paths in candidates.items() if paths.metadata.exists()}
-        if len(runs) > 1:
-            raise _ambiguous(reference, list(runs))
-        yield from runs.values()
+            yield from _with_beginning(reference, runs)
 
     def _hint(self, reference: str) -> str:
         names = [entry.name for _, entry in self.directories()]
@@ -286,6 +273,21 @@ class Store:
         if guess:
             return f"Did you mean '{guess}'?"
         return "List them with: fairtrial runs list" if names else "This store has no runs yet."
+
+
+def _with_beginning(reference: str, runs: Mapping[str, RunPaths]) -> Iterator[RunPaths]:
+    """Yield the one run whose short id, id or STUDY/ID begins with the reference, if there is one."""
+    is_short = may_be_short_id(reference)
+    names = [
+        name
+        for name, paths in runs.items()
+        if (is_short and short_id(*name.split("/", 1)).startswith(reference))
+        or (reference and (name if "/" in reference else paths.root.name).startswith(reference))
+    ]
+    found = [name for name in names if runs[name].metadata.exists()]
+    if len(found) > 1:
+        raise _ambiguous(reference, found)
+    yield from (runs[name] for name in found)
 
 
 def _ambiguous(reference: str, names: Sequence[str]) -> UserError:
