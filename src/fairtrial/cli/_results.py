@@ -72,7 +72,14 @@ def _advice_rows(advice: Any) -> Iterable[Row]:
 
 def _evaluation_rows(evaluations: Any) -> Iterable[Row]:
     return [
-        {"run": each.run.name, "checkpoint": each.checkpoint, "step": each.step, **each.metrics, "gap": each.gap}
+        {
+            "run": each.run.name,
+            "checkpoint": each.checkpoint,
+            "step": each.step,
+            **each.metrics,
+            "selected": each.selected,
+            "gap": each.gap,
+        }
         for each in evaluations.runs
     ]
 
