@@ -13,7 +13,6 @@ A recipe is a module with SUMMARY, REQUIRES, EXTRA, METRIC, Options, and `build`
 
     Options          base class for the options of a recipe that does the whole run itself, in `execute`
     LoopOptions      base class for the options of a recipe that returns a Trainable from `build`
-    CpuOptions       the same for a recipe that trains on the CPU
     TorchOptions     the same for a recipe that trains on a chosen device
     option, Role     declare an option, and what kind of setting it is
     Metric           the metric that the recipe is judged by, and its direction
@@ -56,6 +55,7 @@ Each of the other kinds is an instance of one class:
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from fairtrial.cli._output import with_output
     from fairtrial.core import cautions, errors
     from fairtrial.core.errors import UserError
-    from fairtrial.core.options import CpuOptions, LoopOptions, Options, Role, TorchOptions, option
+    from fairtrial.core.options import LoopOptions, Options, Role, TorchOptions, option
     from fairtrial.core.readers import ImportedRun, Reader, open_runs
     from fairtrial.core.runs import Outcome
     from fairtrial.core.scores import References
@@ -93,7 +93,6 @@ _HOMES = {
     "Adjustment": "fairtrial.stats.adjustments:Adjustment",
     "AnalysisChart": "fairtrial.api.comparing.analysis_charts:AnalysisChart",
     "Cache": "fairtrial.core.training:Cache",
-    "CpuOptions": "fairtrial.core.options:CpuOptions",
     "Dataset": "fairtrial.core.training:Dataset",
     "Described": "fairtrial.launch.contract:Described",
     "Exit": "fairtrial.launch.contract:Exit",
@@ -137,7 +136,6 @@ __all__ = [
     "Adjustment",
     "AnalysisChart",
     "Cache",
-    "CpuOptions",
     "Dataset",
     "Described",
     "Exit",
@@ -178,6 +176,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "CpuOptions":
+        text = "fairtrial.plugins.CpuOptions is deprecated: use TorchOptions, and let the user choose the device"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return importlib.import_module("fairtrial.core.options").CpuOptions
     if name not in _HOMES:
         raise AttributeError(f"module 'fairtrial.plugins' has no attribute {name!r}")
     module, _, attribute = _HOMES[name].partition(":")

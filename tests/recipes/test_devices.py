@@ -16,8 +16,9 @@ pytest.importorskip("peft")
 pytest.importorskip("transformers")
 pytest.importorskip("gymnasium")
 
+import fairtrial.plugins  # noqa: E402
 from fairtrial.core.errors import InvalidOptions  # noqa: E402
-from fairtrial.core.options import CpuOptions, TorchOptions, parse_options  # noqa: E402
+from fairtrial.core.options import TorchOptions, parse_options  # noqa: E402
 from fairtrial.core.registry import load_recipe  # noqa: E402
 from fairtrial.probe.torch_devices import require_devices  # noqa: E402
 from fairtrial.recipes import _adamw  # noqa: E402
@@ -83,9 +84,11 @@ def test_a_device_is_a_kind_and_perhaps_a_number(device: str) -> None:
         parse_options(TorchOptions, {"device": device, "steps": 1}, where="test")
 
 
-def test_a_recipe_of_a_user_can_insist_on_the_cpu() -> None:
+def test_a_recipe_of_a_user_that_insists_on_the_cpu_still_does_so() -> None:
+    with pytest.warns(DeprecationWarning, match="use TorchOptions"):
+        model = fairtrial.plugins.CpuOptions
     with pytest.raises(InvalidOptions, match="runs only on the CPU"):
-        parse_options(CpuOptions, {"device": "cuda", "steps": 1}, where="test")
+        parse_options(model, {"device": "cuda", "steps": 1}, where="test")
 
 
 def test_all_devices_that_torch_cannot_use_are_named_at_once() -> None:

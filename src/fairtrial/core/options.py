@@ -226,7 +226,7 @@ class TorchOptions(LoopOptions):
 
 
 class CpuOptions(TorchOptions):
-    """Options for recipes that can run only on the CPU."""
+    """Options for recipes that can run only on the CPU; deprecated, because all built-in recipes take any device."""
 
     @field_validator("device")
     @classmethod

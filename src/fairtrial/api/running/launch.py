@@ -221,10 +221,9 @@ def _fill(study: Study, store: str | os.PathLike[str] | None, policy: ExecutionP
     plan = plan_jobs(specs, place, environment, policy.tell)
     check_direction(study, recipe, [run for job in plan.jobs if (run := plan.existing.get(job.spec.name))])
     plan = clear_conflicts(plan, place, replace_old=policy.replace_old)
-    missing = plan.missing(retry_failed=policy.retry_failed)
-    require_secrets(missing, policy.tell)
+    require_secrets(plan.missing(retry_failed=policy.retry_failed), policy.tell)
     if policy.on == LOCAL:  # the machines of other launchers have other devices
-        require_devices_here(missing)
+        require_devices_here(plan.missing(retry_failed=policy.retry_failed))
     save_plan(place, {**study.to_dict(), **({"registration": registration.sha256} if registration else {})})
     policy.ready(plan)
     made, workload = _run_missing(plan, place, recipe, policy, engine, request)

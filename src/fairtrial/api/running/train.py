@@ -176,9 +176,8 @@ def _next_attempt(store: Store, spec: RunSpec) -> int:
 def _train(
     plan: JobPlan, observe: Observing, should_stop: Callable[[], bool], tell: Callable[[str], None] = lambda _: None
 ) -> Trained:
-    missing = plan.missing(retry_failed=True)
-    require_secrets(missing, tell)
-    require_devices_here(missing)
+    require_secrets(plan.missing(retry_failed=True), tell)
+    require_devices_here(plan.missing(retry_failed=True))
     complete_needs(plan, observe, should_stop)
     [job] = plan.jobs
     return _run(job, observe, should_stop)
