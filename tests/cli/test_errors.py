@@ -34,7 +34,9 @@ def assert_told(answer: Answer, code: int, *parts: str) -> None:
         (
             ["nonsense"],
             2,
-            ["unknown command 'nonsense'; valid: ablation, alpha, analyze, bench, compare, completion, cost-performance, doctor"],
+            [
+                "unknown command 'nonsense'; valid: ablation, alpha, analyze, bench, compare, completion, cost-performance, doctor"
+            ],
         ),
         (["lunch"], 2, ["did you mean 'launch'?"]),
         (["train", "clasify"], 2, ["unknown recipe 'clasify'; did you mean 'classify'?"]),
