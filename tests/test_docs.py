@@ -107,3 +107,11 @@ def test_every_caution_is_used_and_has_a_remedy() -> None:
             assert re.search(rf"\b{name}\b", source), f"{name} is never given"
             assert value.remedy.endswith(".")
     assert len(cautions.ALL) == sum(isinstance(value, cautions.Caution) for value in vars(cautions).values())
+
+
+def test_the_first_command_of_the_readme_prints_what_it_shows(cli: Callable[..., Answer], tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    [shown] = re.findall(r"\$ fairtrial analyze --from examples/results\.csv.*\n(.*)\n```", text)
+    answer = cli("analyze", "--from", str(ROOT / "examples" / "results.csv"), "--output", str(tmp_path / "verdict.png"))
+    assert answer.code == 0 and answer.out.splitlines()[0] == shown
+    assert (tmp_path / "verdict.png").read_bytes().startswith(b"\x89PNG")
