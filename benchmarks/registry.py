@@ -42,6 +42,7 @@ from benchmarks import (
     shared_store,
     startup,
     step_costs,
+    suites,
     sweeping,
     target_and_covariate,
     task_inference,
@@ -104,6 +105,7 @@ BENCHMARKS = {
     "task_inference": Benchmark(task_inference.TITLE, task_inference.measure, step=11),
     "family_rule": Benchmark(family_rule.TITLE, family_rule.measure, step=11),
     "documented_lines": Benchmark(documented_lines.TITLE, documented_lines.measure, step=12, slow=True),
+    "suites": Benchmark(suites.TITLE, suites.measure, step=14, slow=True),
     "wheel": Benchmark(wheel.TITLE, wheel.measure, step=15, slow=True),
     "reading": Benchmark(reading.TITLE, reading.measure, step=16),
 }
