@@ -68,9 +68,10 @@ def test_failed_cells_wait_for_retry_failed_and_diverged_ones_are_results(cli: C
     launch = ("launch", "fake", *arguments, "--base-run-name", "s", "--seeds", "1", "--steps", "20")
     first = cli(*launch)
     assert first.code == 4
-    assert "s/bad.seed1072 failed: RuntimeError: asked to fail at step 5" in first.out
-    assert "raise RuntimeError" in first.out, "the tail of its log is shown"
-    assert "s/nan.seed1072 diverged: train_loss became nan at step 10" in first.out
+    assert "1 run of bad failed (seed 1072): RuntimeError: asked to fail at step 5" in first.out
+    assert f"Log: {store.paths.run('s', 'bad.seed1072').log}" in first.out
+    assert "raise RuntimeError" in cli("runs", "show", "s/bad.seed1072").out, "the tail of its log is shown"
+    assert "1 run of nan diverged (seed 1072): train_loss became nan at step 10" in first.out
     assert events(store, "bad.seed1072").count("run_started") == 1
     assert cli(*launch).code == 4
     assert "run_resumed" not in events(store, "bad.seed1072")
