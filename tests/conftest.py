@@ -23,6 +23,8 @@ from hypothesis import settings
 
 # Before torch is loaded anywhere: two test processes with two threads each wait for each other more than they compute.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Test workers get the width of the terminal that started them. What commands print must not depend on it.
+os.environ.pop("COLUMNS", None)
 
 from fairtrial.core.events import NAMES, check_event
 from fairtrial.record.recorder import Recorder

@@ -313,7 +313,7 @@ TABLE = np.array([[0.1, 0.5, 0.9], [0.2, 0.4, 0.7], [0.4, 0.3, 0.8]])
         ([], "must be a table of runs × tasks"),
         ([[1, 2], [3]], "without missing values"),
         ([["a", "b"]], "must be a table of numbers"),
-        ([[1, NAN], [INF, 2]], r"contains 2 value\(s\) that are not finite"),
+        ([[1, NAN], [INF, 2]], r"contains values that are not finite \(2 of them\)"),
     ],
 )
 def test_tables_that_are_none_are_refused(table: Any, message: str) -> None:

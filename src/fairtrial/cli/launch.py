@@ -43,6 +43,8 @@ ON = click.Option(
 ON.choices = plugin_names(LAUNCHERS)  # type: ignore[attr-defined]  # not a click.Choice: the launcher's own error is clearer
 MOST_SEEDS = 5
 """How many seeds the line about failed runs names."""
+LOG_LINES = 3
+"""How many lines from the end of the log follow it."""
 NEEDED_ENGINE = {"address": "ray", "cloud": "skypilot", "spot": "skypilot"}
 """The built-in launcher that each of these flags needs. Launchers of other packages may use the same names."""
 PLAN_HELP = "Launch as registered, with the registered seeds.  [default: the project's registration of this study]"
@@ -335,7 +337,9 @@ def _show(console: Console, launched: Launched) -> None:
 
 
 def _show_failures(console: Console, bad: Sequence[Run]) -> None:
-    """Print one line per distinct failure of a variant, with the number of its runs, and where the log is."""
+    """Print one line per distinct failure of a variant with the number of its runs, and the end of the first log."""
+    from fairtrial.api.running.runs import log_tail
+
     groups: dict[tuple[str, str, str | None], list[Run]] = {}
     for run in bad:
         groups.setdefault((run.variant, run.status.value, run.reason), []).append(run)
@@ -346,6 +350,10 @@ def _show_failures(console: Console, bad: Sequence[Run]) -> None:
         console.print(f"✗ {which}: {reason}", style="red", markup=False)
         if first.metadata.hint:
             console.print(f"    {first.metadata.hint}", markup=False)
+        lines = log_tail(first, LOG_LINES)
+        if lines and lines[-1].strip() not in (reason or ""):  # the reason of a recipe is the error that ends its log
+            for line in lines:
+                console.print(f"    | {line}", markup=False)
         if first.paths.log.is_file():
             console.print(f"    Log: {first.paths.log}", markup=False, soft_wrap=True)
 
