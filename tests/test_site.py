@@ -53,7 +53,9 @@ def test_files_that_pip_leaves_in_the_examples_are_not_copied(tmp_path: Path) ->
 
 
 def test_the_generators_traceback_is_left_out() -> None:
-    said = "Warning: no page\n\nTraceback (most recent call last):\n  File 'x', line 1\n    f()\nSystemExit: 1 problem\n"
+    said = (
+        "Warning: no page\n\nTraceback (most recent call last):\n  File 'x', line 1\n    f()\nSystemExit: 1 problem\n"
+    )
     assert without_traceback(said) == "Warning: no page\n\nSystemExit: 1 problem\n"
 
 

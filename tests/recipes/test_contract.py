@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fairtrial.core.registry import load_recipe, recipe_names
+from fairtrial.core.plugin_registry import RECIPES
+from fairtrial.core.registry import load_recipe
 from fairtrial.testing import RECIPE_CHECKS, RecipeCase
 from fairtrial.testing import recipe_contract as contract
 
@@ -49,7 +50,7 @@ PROGRAMS = {"command"}
 
 def test_every_driven_recipe_is_among_the_cases() -> None:
     covered = {word for word, _ in CASES.values()}
-    assert set(recipe_names()) - covered == PROGRAMS
+    assert set(RECIPES.built_in) - covered == PROGRAMS
 
 
 @pytest.mark.parametrize("check", RECIPE_CHECKS, ids=lambda check: check.__name__)

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 from fairtrial.core.errors import FairtrialError, UserError, unknown
 
 LARGEST_METADATA_BYTES = 1 << 20
+BUILT_IN_ONLY = "FAIRTRIAL_BUILT_IN_ONLY"
+"""If this environment variable is 1, plug-ins of other packages are ignored, here and in subprocesses."""
 
 
 class PluginKind(NamedTuple):
@@ -149,6 +151,8 @@ def plugin_names(kind: PluginKind) -> list[str]:
 
 def plugin_offers(kind: PluginKind) -> list[PluginOffer]:
     """Return the plug-ins that other packages provide, including those whose name is already taken."""
+    if os.environ.get(BUILT_IN_ONLY) == "1":
+        return []
     return list(_all_offers(tuple(sys.path)).get(kind.group, ()))
 
 
