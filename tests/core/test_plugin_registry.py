@@ -143,6 +143,32 @@ def test_a_recipe_of_a_package_that_lacks_parts_names_the_package(install: Insta
         load_recipe("half")
 
 
+UNDECLARED = """
+from fairtrial.plugins import LoopOptions, Metric
+SUMMARY, REQUIRES, METRIC = "A bandit.", (), Metric("reward", "max")
+class Options(LoopOptions):
+    epsilon: float = 0.1
+    arms: int = 3
+def build(options, context): ...
+"""
+DECLARED = UNDECLARED.partition("    epsilon")[0] + "    pass\ndef build(options, context): ..."
+WHY = "is not a recipe: its Options must declare epsilon, arms with option(default, help, role=…)"
+
+
+def test_options_that_are_not_declared_with_option_are_one_sentence(
+    install: Install, cli: Callable[..., Answer], tmp_path: Path
+) -> None:
+    install("fairtrial.recipes", "bandit", UNDECLARED)
+    file = tmp_path / "bandit.py"
+    file.write_text(UNDECLARED)
+    by_name, by_file = cli("train", "bandit"), cli("train", str(file))
+    assert by_name.code == by_file.code == 1
+    assert f"Error: recipe 'bandit' of the package some-package 1.5 {WHY}" in " ".join(by_name.err.split())
+    assert f"Error: recipe file {file} {WHY}" in " ".join(by_file.err.split())
+    checks = {check["name"]: check for check in cli("doctor", "--format", "json").json["checks"]}
+    assert checks["recipe bandit"]["ok"] is False and WHY in checks["recipe bandit"]["finding"]
+
+
 BROKEN = [kind.group for kind in KINDS]
 
 
@@ -178,10 +204,12 @@ def test_a_broken_command_is_an_error_of_its_own_alone(install: Install, cli: Ca
 
 def test_the_doctor_lists_plugins_of_other_packages(install: Install, cli: Callable[..., Answer]) -> None:
     install("fairtrial.commands", "runs", "")
+    install("fairtrial.recipes", "arm", DECLARED, package="third")
     install("fairtrial.readers", "bad", "X = 1", attribute=":X", package="other")
     checks = {check["name"]: check for check in cli("doctor", "--format", "json").json["checks"]}
     assert checks["command runs"]["finding"].endswith("is ignored: Fairtrial has one of that name")
     assert "is not an instance of Reader, but of int" in checks["reader bad"]["finding"]
+    assert checks["recipe arm"]["finding"] == "A bandit. From the package third 1.5."
 
 
 def test_every_command_of_the_table_has_its_file_and_every_file_its_row() -> None:

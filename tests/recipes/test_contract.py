@@ -117,3 +117,27 @@ def test_the_contract_catches_what_it_is_there_for(
     else:
         with pytest.raises(AssertionError):
             check(case)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("def load_state", "def load", r"the run failed: (UserError: )?build returned a Broken without load_state"),
+        ("self.hidden += 1", "1 / 0", "the run failed: ZeroDivisionError: division by zero"),
+        (
+            '"accuracy": self',
+            '"eval_accuracy": self',
+            "evaluate returned eval_accuracy; return accuracy: the loop adds",
+        ),
+    ],
+)
+def test_the_contract_says_what_is_wrong(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / f"wrong_{abs(hash(old))}.py"
+    path.write_text(BROKEN.format(**FINE).replace(old, new))
+    case = RecipeCase(str(path), SHORT)
+    with pytest.raises(AssertionError, match=message):
+        contract.check_a_run_completes(case)
+    if "failed" in message:
+        for check in (contract.check_the_seed_decides, contract.check_observers_change_nothing):
+            with pytest.raises(AssertionError, match=message):
+                check(case)
