@@ -203,7 +203,9 @@ def blame_plugin(kind: PluginKind, name: str) -> Iterator[None]:
     except Exception as error:
         if name in kind.built_in:
             raise
-        raise refuse_plugin(kind, name, f"failed: {type(error).__name__}: {error}".rstrip(": ")) from error
+        refused = refuse_plugin(kind, name, f"failed: {type(error).__name__}: {error}".rstrip(": "))
+        hint = " ".join(filter(None, ["See where with --debug.", refused.hint]))
+        raise UserError(refused.message, hint=hint) from error
 
 
 def load_others(kind: PluginKind) -> Iterator[tuple[str, Any]]:
