@@ -23,6 +23,7 @@ from typing import Any
 import click
 
 os.environ["FAIRTRIAL_BUILT_IN_ONLY"] = "1"  # before the imports below, which read the names of plug-ins
+os.environ.pop("COLUMNS", None)  # pages show the width of a pipe, whatever the terminal of the author
 
 from fairtrial.cli._output import shared_options
 from fairtrial.cli.app import COMMANDS, cli
