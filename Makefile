@@ -61,6 +61,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 # Tests of launchers wait more than they compute: beside the others they take hardly any time of their own.
 test: $(STAMP)
@@ -73,7 +74,7 @@ test-launchers: $(STAMP)
 test-others: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/launch
 
-# The inner loop, within a minute: the first case of every quick test, in every room. `make test` is what counts.
+# The inner loop, about a minute on two idle cores: the first case of every quick test, in every package. `make test` is what counts.
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --fast
 

@@ -121,6 +121,21 @@ def call(installed: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
+def test_generated_pages_do_not_mention_installed_plugins(installed: Path) -> None:
+    program = "from tools.make_docs import cli_page, schema_pages; print(cli_page(), *schema_pages())"
+    path = os.pathsep.join([str(ROOT), str(ROOT / "src"), str(installed)])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "wilcoxon" in done.stdout
+    assert not {"bonferroni", "second_half", "bowl", "peek"} & set(re.findall(r"\w+", done.stdout))
+
+
 def test_the_example_package_has_one_plugin_of_each_kind_and_imports_nothing_else_of_ours() -> None:
     import tomllib
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tools.api_page import api_page
-from tools.make_site import FROM_THE_ROOT, LINK, copy_pages, problems, with_bars_in_code
+from tools.make_site import FROM_THE_ROOT, LINK, copy_pages, problems, with_bars_in_code, without_traceback
 
 import fairtrial
 
@@ -38,9 +38,25 @@ def test_links_of_all_pages_lead_somewhere(tmp_path: Path) -> None:
         f"{page.relative_to(source)}: {target}"
         for page in source.rglob("*.md")
         for _, target, _ in LINK.findall(page.read_text())
-        if ":" not in target and not (page.parent / (target.partition("#")[0] or page.name)).exists()
+        if ":" not in target and not (page.parent / (target.partition("#")[0] or page.name)).is_file()
     ]
-    assert not dead
+    assert not dead  # a directory is a dead link too: the site has no page for it
+
+
+def test_files_that_pip_leaves_in_the_examples_are_not_copied(tmp_path: Path) -> None:
+    for folder in ("docs", "tools/site", "examples/plugins/build/lib", "examples/plugins/x.egg-info"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in (*FROM_THE_ROOT, "tools/site/site.css", "tools/site/worker.js", "examples/plugins/build/lib/x.py"):
+        (tmp_path / name).write_text("")
+    copy_pages(tmp_path, tmp_path / "source")
+    assert list((tmp_path / "source/examples/plugins").iterdir()) == []
+
+
+def test_the_generators_traceback_is_left_out() -> None:
+    said = (
+        "Warning: no page\n\nTraceback (most recent call last):\n  File 'x', line 1\n    f()\nSystemExit: 1 problem\n"
+    )
+    assert without_traceback(said) == "Warning: no page\n\nSystemExit: 1 problem\n"
 
 
 def test_dead_links_and_files_from_elsewhere_are_found(tmp_path: Path) -> None:

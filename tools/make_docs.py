@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -20,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+
+os.environ["FAIRTRIAL_BUILT_IN_ONLY"] = "1"  # before the imports below, which read the names of plug-ins
+os.environ.pop("COLUMNS", None)  # pages show the width of a pipe, whatever the terminal of the author
 
 from fairtrial.cli._output import shared_options
 from fairtrial.cli.app import COMMANDS, cli
@@ -160,7 +164,7 @@ def recipe_sections() -> Iterator[str]:
         "`train` and `launch` take these as flags; study files take them as keys, with `_` for `-`. An option whose "
         "role is `output`, `checkpoint` or `speed` cannot change a number and is no part of a cell's fingerprint.\n"
     )
-    for name in built_in_recipes():
+    for name in recipe_names():
         recipe = load_recipe(name)
         yield f"### {name}\n"
         yield f"{recipe.summary}{' Judged by ' + code(recipe.metric.on('report')) + '.' if recipe.metric else ''}\n"
@@ -168,11 +172,6 @@ def recipe_sections() -> Iterator[str]:
             ("flag", "type", "default", "unit", "role", "what it does"),
             map(option_row, describe_options(recipe.options)),
         )
-
-
-def built_in_recipes() -> list[str]:
-    """Those of Fairtrial itself, whatever else is installed here."""
-    return [name for name in recipe_names() if load_recipe(name).module.__name__ == f"fairtrial.recipes.{name}"]
 
 
 def option_row(info: OptionInfo) -> tuple[str, ...]:

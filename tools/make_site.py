@@ -31,6 +31,7 @@ REMOTE_WORKER = "https://unpkg.com/iframe-worker/shim"
 BAR = r"\|"
 ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
 CODE_WITH_BAR = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
+TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*", re.MULTILINE)
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
@@ -41,7 +42,8 @@ def copy_pages(root: Path, source: Path) -> None:
     """Everything that the site shows, with links that fit their new places."""
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(root / "docs", source)
-    shutil.copytree(root / "examples", source / "examples", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")  # what `pip install` leaves there
+    shutil.copytree(root / "examples", source / "examples", ignore=ignored)
     for name in FROM_THE_ROOT:
         shutil.copy(root / name, source / name)
     for name in ("site.css", WORKER):
@@ -84,6 +86,18 @@ def moved(target: str, old: Path, page: Path, root: Path, source: Path) -> str:
 
 
 # The site.
+
+
+def build() -> bool:
+    """Build the site and print what the generator says, without its traceback, which tells nothing about a page."""
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(without_traceback(done.stdout), end="", flush=True)
+    return done.returncode == 0
+
+
+def without_traceback(text: str) -> str:
+    return TRACEBACK.sub("", text)
 
 
 def load_worker_locally(site: Path) -> None:
@@ -161,8 +175,8 @@ def main() -> int:
     if not parser.parse_args().check:
         copy_pages(ROOT, SOURCE)
         shutil.rmtree(SITE, ignore_errors=True)
-        command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
-        if subprocess.run(command, cwd=ROOT, check=False).returncode:
+        if not build():
+            print("The site was not built: the generator found the problems above.", file=sys.stderr)
             return 1
         load_worker_locally(SITE)
     found = list(problems(SITE))

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from fairtrial.cli._recipe_options import flags, given_values
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.options import LoopOptions, Role, describe_options, option, parse_options, result_options
-from fairtrial.core.registry import load_recipe, recipe_names
+from fairtrial.core.plugin_registry import RECIPES
+from fairtrial.core.registry import load_recipe
 from tests.conftest import Answer
 
 SNAPSHOT = Path(__file__).parent / "option_names.txt"
@@ -32,7 +33,7 @@ def test_the_names_of_all_options_are_frozen() -> None:
     """A renamed or vanished option breaks people's files: change the snapshot knowingly."""
     names = [
         f"{word} {info.flag} {info.role}"
-        for word in recipe_names()
+        for word in sorted(RECIPES.built_in)
         for info in describe_options(load_recipe(word).options)
     ]
     assert SNAPSHOT.read_text().split("\n") == [*names, ""]
@@ -112,7 +113,7 @@ def test_an_undeclared_option_is_refused_when_it_is_described() -> None:
 
 
 def test_every_recipe_option_is_a_flag_of_train_and_launch(cli: Callable[..., Answer]) -> None:
-    for word in recipe_names():
+    for word in RECIPES.built_in:
         for verb in ("train", "launch"):
             text = cli(verb, word, "--help").out
             for info in describe_options(load_recipe(word).options):

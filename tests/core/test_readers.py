@@ -139,8 +139,9 @@ def test_a_reader_that_fails_is_one_sentence(offer: Callable[..., None], notes: 
             raise KeyError("loss")
 
     offer(notes=Failing())
-    with pytest.raises(UserError, match="reader 'notes' failed: KeyError: 'loss'"):
+    with pytest.raises(UserError, match="reader 'notes' failed: KeyError: 'loss'") as caught:
         open_runs([notes])
+    assert "--debug" in (caught.value.hint or "")
 
 
 def test_a_seed_that_is_a_list_is_refused() -> None:

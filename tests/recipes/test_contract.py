@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fairtrial.core.registry import load_recipe, recipe_names
+from fairtrial.core.plugin_registry import RECIPES
+from fairtrial.core.registry import load_recipe
 from fairtrial.testing import RECIPE_CHECKS, RecipeCase
 from fairtrial.testing import recipe_contract as contract
 
@@ -49,7 +50,7 @@ PROGRAMS = {"command"}
 
 def test_every_driven_recipe_is_among_the_cases() -> None:
     covered = {word for word, _ in CASES.values()}
-    assert set(recipe_names()) - covered == PROGRAMS
+    assert set(RECIPES.built_in) - covered == PROGRAMS
 
 
 @pytest.mark.parametrize("check", RECIPE_CHECKS, ids=lambda check: check.__name__)
@@ -116,3 +117,27 @@ def test_the_contract_catches_what_it_is_there_for(
     else:
         with pytest.raises(AssertionError):
             check(case)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("def load_state", "def load", r"the run failed: (UserError: )?build returned a Broken without load_state"),
+        ("self.hidden += 1", "1 / 0", "the run failed: ZeroDivisionError: division by zero"),
+        (
+            '"accuracy": self',
+            '"eval_accuracy": self',
+            "evaluate returned eval_accuracy; return accuracy: the loop adds",
+        ),
+    ],
+)
+def test_the_contract_says_what_is_wrong(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / f"wrong_{abs(hash(old))}.py"
+    path.write_text(BROKEN.format(**FINE).replace(old, new))
+    case = RecipeCase(str(path), SHORT)
+    with pytest.raises(AssertionError, match=message):
+        contract.check_a_run_completes(case)
+    if "failed" in message:
+        for check in (contract.check_the_seed_decides, contract.check_observers_change_nothing):
+            with pytest.raises(AssertionError, match=message):
+                check(case)

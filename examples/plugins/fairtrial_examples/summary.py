@@ -1,4 +1,7 @@
-"""A summary: the mean of the second half of a curve. `fairtrial analyze STUDY --summary.type second_half`"""
+"""A summary: the mean of the second half of a curve.
+
+`fairtrial analyze STUDY --metric train_height --summary.type second_half`
+"""
 
 from fairtrial.plugins import SummaryType
 

@@ -37,7 +37,7 @@ class RecipeGroup(HelpfulGroup):
         try:
             recipe = load_recipe(cmd_name)
         except UserError as error:
-            if cmd_name.endswith(".py"):
+            if cmd_name.endswith(".py") or cmd_name in recipe_names():  # the recipe is wrong, not the command line
                 raise
             raise click.UsageError(error.message, ctx) from None
         return self.make_command(recipe, cmd_name)

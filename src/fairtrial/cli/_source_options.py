@@ -25,7 +25,7 @@ _FILE_OPTIONS = (
         cls=InsteadOfArguments,
         multiple=True,
         metavar="FILE...",
-        help="Read results from CSV or JSONL files instead of the store.",
+        help="Read results from CSV, JSON or any file that an installed reader recognizes, instead of the store.",
     ),
     *(
         click.option(f"--{role}-column", metavar="NAME", help=f"Column of the file with the {role}.")

@@ -268,9 +268,20 @@ def describe_options(model: type[Options]) -> list[OptionInfo]:
     return [_describe(name, field) for name, field in fields]
 
 
-def _describe(name: str, field: FieldInfo) -> OptionInfo:
+def undeclared_options(model: type[Options]) -> list[str]:
+    """Return the names of fields that were not declared with `option`, such as `epsilon: float = 0.1`."""
+    return [name for name, field in model.model_fields.items() if _declared(field) is None or not field.description]
+
+
+def _declared(field: FieldInfo) -> JsonDict | None:
+    """Return what `option` stored with a field; None if the field was declared in another way."""
     extra = field.json_schema_extra
-    if not isinstance(extra, dict) or not field.description:
+    return extra if isinstance(extra, dict) and "role" in extra else None
+
+
+def _describe(name: str, field: FieldInfo) -> OptionInfo:
+    extra = _declared(field)
+    if extra is None or not field.description:
         raise TypeError(f"option {name!r} must be declared with option(default, help, role=…)")
     inner, optional = _strip_optional(field.annotation)
     choices = tuple(str(c) for c in typing.get_args(inner)) if typing.get_origin(inner) is Literal else None

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 from fairtrial.core.errors import FairtrialError, UserError, unknown
 
 LARGEST_METADATA_BYTES = 1 << 20
+BUILT_IN_ONLY = "FAIRTRIAL_BUILT_IN_ONLY"
+"""If this environment variable is 1, plug-ins of other packages are ignored, here and in subprocesses."""
 
 
 class PluginKind(NamedTuple):
@@ -149,6 +151,8 @@ def plugin_names(kind: PluginKind) -> list[str]:
 
 def plugin_offers(kind: PluginKind) -> list[PluginOffer]:
     """Return the plug-ins that other packages provide, including those whose name is already taken."""
+    if os.environ.get(BUILT_IN_ONLY) == "1":
+        return []
     return list(_all_offers(tuple(sys.path)).get(kind.group, ()))
 
 
@@ -199,7 +203,9 @@ def blame_plugin(kind: PluginKind, name: str) -> Iterator[None]:
     except Exception as error:
         if name in kind.built_in:
             raise
-        raise refuse_plugin(kind, name, f"failed: {type(error).__name__}: {error}".rstrip(": ")) from error
+        refused = refuse_plugin(kind, name, f"failed: {type(error).__name__}: {error}".rstrip(": "))
+        hint = " ".join(filter(None, ["See where with --debug.", refused.hint]))
+        raise UserError(refused.message, hint=hint) from error
 
 
 def load_others(kind: PluginKind) -> Iterator[tuple[str, Any]]:

@@ -167,7 +167,12 @@ class Reader:
 
     def open(self, paths: Sequence[Path], columns: Columns) -> RunSource:
         runs = [run for path in paths for run in self.read(path)]
-        return ImportedRuns(", ".join(path.name for path in paths), runs, columns)
+        return ImportedRuns(files_label([path.name for path in paths]), runs, columns)
+
+
+def files_label(names: Sequence[str]) -> str:
+    """Return the names of files for a message; after the first three of many, only how many more there are."""
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more files"
 
 
 def find_reader(path: Path) -> tuple[str, Reader]:

@@ -13,12 +13,14 @@ from types import ModuleType
 from typing import Any
 
 from fairtrial.core.errors import MissingExtra, UserError, unknown
-from fairtrial.core.options import LOOP_OPTIONS, LoopOptions, Options
+from fairtrial.core.options import LOOP_OPTIONS, LoopOptions, Options, undeclared_options
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.plugin_registry import RECIPES, load_plugin, plugin_names, refuse_plugin
 from fairtrial.core.scores import References
 from fairtrial.core.specs import Metric, Need
 from fairtrial.core.training import Cache, Dataset, RunContext, RunLogger, Stack, StepSize, Trainable
+
+TRAINABLE_METHODS = ("step", "evaluate", "state", "load_state")
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,11 @@ class LoadedRecipe:
         return step_size
 
     def build(self, options: Options, context: RunContext) -> Trainable:
+        """Build the trainable; raise before any step if it lacks a method that the loop calls later, or on resume."""
         trainable: Trainable = self.module.build(options, context)
+        missing = [name for name in TRAINABLE_METHODS if not hasattr(trainable, name)]
+        if missing:
+            raise UserError(f"build returned a {type(trainable).__name__} without {', '.join(missing)}")
         return trainable
 
     @property
@@ -223,18 +229,25 @@ def _refuse_file_of_others(path: Path) -> None:
 
 def _checked(recipe: LoadedRecipe) -> LoadedRecipe:
     """Return the recipe; raise an error that lists everything that is missing if the module is not a recipe."""
-    module = recipe.module
+    why = _why_not_a_recipe(recipe.module)
+    if why:
+        what = f"recipe file {recipe.file}" if recipe.file else f"'{recipe.name}'"
+        raise UserError(f"{what} is not a recipe: {why}", hint="docs/recipes.md shows a complete recipe.")
+    return recipe
+
+
+def _why_not_a_recipe(module: ModuleType) -> str | None:
     missing = [name for name in ("SUMMARY", "REQUIRES", "METRIC", "Options") if not hasattr(module, name)]
     if not (hasattr(module, "build") or hasattr(module, "execute")):
         missing.append("build (or execute)")
     if missing:
-        raise UserError(
-            f"'{recipe.name}' is not a recipe: it does not define {', '.join(missing)}",
-            hint="docs/recipes.md shows a complete recipe.",
-        )
+        return f"it does not define {', '.join(missing)}"
     if isinstance(module.REQUIRES, str):
-        raise UserError(f"'{recipe.name}' is not a recipe: REQUIRES must be a list of names, not a string")
+        return "REQUIRES must be a list of names, not a string"
     base = LoopOptions if hasattr(module, "build") else Options
     if not (isinstance(module.Options, type) and issubclass(module.Options, base)):
-        raise UserError(f"'{recipe.name}' is not a recipe: its Options must derive from {base.__name__}")
-    return recipe
+        return f"its Options must derive from {base.__name__}"
+    undeclared = undeclared_options(module.Options)
+    if undeclared:
+        return f"its Options must declare {', '.join(undeclared)} with option(default, help, role=…)"
+    return None

@@ -32,7 +32,7 @@ from fairtrial.core.cells import (
     why_no_number,
 )
 from fairtrial.core.errors import UserError
-from fairtrial.core.readers import IGNORE, Columns, ImportedRun, Reader, two_candidates
+from fairtrial.core.readers import IGNORE, Columns, ImportedRun, Reader, files_label, two_candidates
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
 from fairtrial.core.untrusted import parse_json, parse_json_line, read_file
@@ -49,6 +49,7 @@ MOST_VARIANTS = 500
 MOST_PROBLEMS = 5
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt", "", *JSON_SUFFIXES)
 DELIMITERS = (",", "\t", ";")
 
 STATUS_WORDS: Mapping[Status, tuple[str, ...]] = {
@@ -220,8 +221,12 @@ class Table:
 
     @property
     def label(self) -> str:
-        names = [file.label for file in self.files]
-        return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more files"
+        return files_label([file.label for file in self.files])
+
+    @property
+    def looks_like_a_table(self) -> bool:
+        """Whether the files were named as tables are; other files are read as tables if no reader recognizes them."""
+        return all(file.path.suffix.lower() in TABLE_SUFFIXES for file in self.files)
 
     @property
     def columns(self) -> Mapping[str, str | None]:

@@ -102,13 +102,18 @@ class RecipeCase:
     def train(
         self, store: Store, *, observers: Sequence[Observer] = (), stop_at: int | None = None, **changes: Any
     ) -> Series:
+        """Train one run and return its series; raise an AssertionError that says why if the run failed."""
         steps_left = iter(range(1, 10**9))
         run_cell(
             self.request(store, **changes),
             observers=observers,
             should_stop=lambda: stop_at is not None and next(steps_left) >= stop_at,
         )
-        return self.series(store, seed=changes.get("seed", 1))
+        seed = changes.get("seed", 1)
+        run = store.run(self.study, f"default.seed{seed}")
+        assert run is not None, "the run was not recorded"
+        assert run.status is not Status.FAILED, f"the run failed: {run.reason}"
+        return self.series(store, seed=seed)
 
     def series(self, store: Store, *, seed: int = 1) -> Series:
         series = read_series(store.paths.run(self.study, f"default.seed{seed}"))
@@ -131,9 +136,17 @@ def check_a_run_completes(case: RecipeCase) -> None:
         series = case.train(store)
         run = store.run(case.study, "default.seed1")
         assert run is not None and run.status is Status.COMPLETED, run and run.reason
+        _refuse_splits_in_names(series)
         metric = case.recipe.metric
         if metric:
             assert metric.on("report") in series, f"{metric.on('report')} was not logged"
+
+
+def _refuse_splits_in_names(series: Series) -> None:
+    doubled = sorted({name.removeprefix("eval_") for name in series if name.startswith(("eval_eval_", "eval_report_"))})
+    plain = [name.removeprefix("eval_").removeprefix("report_") for name in doubled]
+    returned, wanted = ", ".join(doubled), ", ".join(dict.fromkeys(plain))
+    assert not doubled, f"evaluate returned {returned}; return {wanted}: the loop adds eval_ and report_"
 
 
 def check_evaluations_are_as_declared(case: RecipeCase) -> None:
@@ -159,7 +172,7 @@ def check_observers_change_nothing(case: RecipeCase) -> None:
     with case.store() as store:
         watched = case.train(store, observers=[watcher, Watcher()])
     assert watched == case.numbers, "an observer changed a number"
-    assert any(text.startswith("start") for text in watcher.seen)
+    assert any(text.startswith("start") for text in watcher.seen), "observers were not called"
 
 
 def check_resuming_is_exact(case: RecipeCase) -> None:

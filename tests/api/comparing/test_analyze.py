@@ -584,8 +584,28 @@ def test_diverged_runs_do_not_set_the_window(store: Store) -> None:
 
 
 def test_a_metric_of_one_value_has_no_area(two: Store) -> None:
-    with pytest.raises(UserError, match="one value per run"):
+    message = "report_accuracy has one value per run; the summary auc needs a curve"
+    with pytest.raises(UserError, match=message) as refused:
         analyze("s", store=two.root, question=Question(summary=SummaryRule(type="auc")))
+    assert refused.value.hint == "Choose one with --metric: train_loss."
+
+
+def test_a_file_that_no_reader_recognizes_is_named_with_the_installed_readers(tmp_path: Path) -> None:
+    file = tmp_path / "base.1.kvlog"
+    file.write_text("epoch=1 acc=0.5\nepoch=2 acc=0.6\n")
+    message = "no reader recognizes base.1.kvlog, and as a table it has no columns of numbers"
+    for metrics in (["acc"], []):
+        with pytest.raises(UserError, match=message) as refused:
+            analyze(source=file, question=Question(metrics=metrics))
+        assert "table" in (refused.value.hint or "")
+
+
+def test_two_files_have_possible_metrics(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.csv", "b.csv")]
+    for seed, file in enumerate(files):
+        file.write_text(f"variant,seed,acc,f1\na,{seed},1.5,1.5\nb,{seed},1.5,2.5\n")
+    with pytest.raises(UserError, match=r"a\.csv, b\.csv have 2 possible metrics: acc, f1"):
+        analyze(source=files)
 
 
 def test_the_direction_of_a_second_metric_is_its_own(two: Store) -> None:

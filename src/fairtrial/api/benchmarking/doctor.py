@@ -168,7 +168,8 @@ def _recipe(name: str) -> InstallationCheck:
     missing = missing_packages(recipe.requires)
     if missing:
         return InstallationCheck(label, False, f"needs {', '.join(missing)}", install_command(missing, recipe.extra))
-    return InstallationCheck(label, True, recipe.summary)
+    origins = [offer.origin for offer in plugin_offers(RECIPES) if offer.name == name and name not in RECIPES.built_in]
+    return InstallationCheck(label, True, " ".join([recipe.summary, *(f"From {origin}." for origin in origins)]))
 
 
 def _plugin(kind: PluginKind, offer: PluginOffer) -> InstallationCheck:

@@ -16,6 +16,7 @@ from fairtrial.core.directions import GIVE_FLAG, Better, Direction, checked, set
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.paths import parts_of_run_id
+from fairtrial.core.plugin_registry import READERS, plugin_names
 from fairtrial.core.readers import Columns, RunSource, open_runs
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.specs import covariate_metric
@@ -26,6 +27,7 @@ from fairtrial.record.recorded import with_series
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan
 from fairtrial.record.study_cache import Recorded, read_study, record_of
+from fairtrial.record.tables import Table
 from fairtrial.record.traces import read_traces
 from fairtrial.stats.summaries import SummaryRule
 
@@ -55,6 +57,8 @@ class RunSet:
     """Ids of runs that were moved to the archive of the study and not run again."""
     baseline: Mapping[str, Sequence[Trace]] = field(default_factory=dict)
     """An arm that is not compared; differences are adjusted for its values."""
+    curves: Sequence[str] = ()
+    """Metrics of recorded runs that have more than one value per run, whether or not they were read."""
 
     def missing_seeds(self, name: str) -> list[str]:
         """Return the planned seeds of a variant that have no run."""
@@ -233,19 +237,21 @@ def _from_runs(query: MetricQuery, arms: Mapping[str, Sequence[Recorded]], plan:
     directions = {metric: settle_direction(metric, runs, plan, stated=stated.get(metric)) for metric in metrics}
     if query.fallback and directions[metrics[0]].better is None:
         directions[metrics[0]] = Direction(metrics[0], checked(query.fallback), "recorded")
-    read = [*metrics, *_covariates(query, plan), *_drawn(metrics[0], arms)]
+    points = _points(arms)
+    drawn = curve_metric(metrics[0], points)  # another metric if the judged one has one value per run
+    read = [*metrics, *_covariates(query, plan), *([] if drawn is None else [drawn])]
     traces = {name: read_traces(each, read) for name, each in arms.items()}
-    return RunSet(traces, directions, damaged=damaged)
+    curves = sorted(name for name, count in points.items() if count > 1)
+    return RunSet(traces, directions, damaged=damaged, curves=curves)
 
 
-def _drawn(metric: str, arms: Mapping[str, Sequence[Recorded]]) -> list[str]:
-    """Return the metric of the learning curves, which is another one if the judged metric has one value per run."""
+def _points(arms: Mapping[str, Sequence[Recorded]]) -> Counter[str]:
+    """Return for each metric the largest number of values that a run has of it."""
     points: Counter[str] = Counter()
     for each in (each for arm in arms.values() for each in arm):
         for name, (steps, _) in each.series.items():
             points[name] = max(points[name], len(steps))
-    curve = curve_metric(metric, points)
-    return [] if curve is None else [curve]
+    return points
 
 
 def _covariates(query: MetricQuery, plan: Mapping[str, Any] | None) -> list[str]:
@@ -408,21 +414,34 @@ def only_variants(run_set: RunSet, names: Sequence[str]) -> RunSet:
 def _file_metrics(table: RunSource, query: MetricQuery) -> tuple[list[str], dict[str, str]]:
     known = table.metrics()
     names, stated = query.among(known)
-    problems = [f"{table.label}: {unknown('metric', name, known)}" for name in names if not table.known(name)]
-    if problems:
+    missing = [name for name in names if not table.known(name)]
+    if not known and (missing or not names):
+        raise _no_metrics(table)
+    if missing:
+        problems = [f"{table.label}: {unknown('metric', name, known)}" for name in missing]
         raise UserError(problems[0], problems=problems[1:])
     if names:
         return names, stated
-    if not known:
-        why = table.why_none()
-        raise UserError(
-            f"{table.label} has no numeric column" + (f" ({why})" if why else ""), hint="Choose with --metric."
-        )
     if len(known) > 1:
         shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
-        message = f"{table.label} has {len(known)} possible metrics: {shown}"
+        message = f"{table.label} {_has(table)} {len(known)} possible metrics: {shown}"
         raise UserError(message, hint="Choose with --metric.")
     return known, {known[0]: query.direction} if query.direction else {}
+
+
+def _no_metrics(table: RunSource) -> UserError:
+    if isinstance(table, Table) and not table.looks_like_a_table:
+        return UserError(
+            f"no reader recognizes {table.label}, and as a table it has no columns of numbers",
+            hint=f"Installed readers: {', '.join(plugin_names(READERS))}.",
+        )
+    why = table.why_none()
+    message = f"{table.label} {_has(table)} no numeric column" + (f" ({why})" if why else "")
+    return UserError(message, hint="Choose with --metric.")
+
+
+def _has(table: RunSource) -> str:
+    return "have" if ", " in table.label else "has"
 
 
 def since(run_set: RunSet, created: float) -> RunSet:

@@ -37,7 +37,7 @@ def number_runs(
     series = _series(run_set, metric, task)
     completed = _completed(series)
     _refuse_without_steps(run_set, rule)
-    _refuse_single_points(metric, [curve for each in completed.values() for curve in each], rule)
+    _refuse_single_points(metric, [curve for each in completed.values() for curve in each], rule, run_set.curves)
     windows = windows_of(completed, rule)
     shared = share_steps(completed, windows) if rule.depends_on_density else None
     if shared is not None and _has_too_few(shared, rule):
@@ -107,12 +107,12 @@ def _refuse_without_steps(run_set: RunSet, rule: SummaryRule) -> None:
         )
 
 
-def _refuse_single_points(metric: str, curves: Sequence[Any], rule: SummaryRule) -> None:
+def _refuse_single_points(metric: str, curves: Sequence[Any], rule: SummaryRule, others: Sequence[str]) -> None:
     """Raise if a rule over steps meets a metric with one value per run: that is a wrong question, not a lost run."""
     if rule.kind.over_steps and curves and all(len(steps) < 2 for steps, _ in curves):
         raise UserError(
-            f"{metric} has one value per run, so there is no {rule.type}",
-            hint="Choose a metric that is logged during training with --metric, or use --summary.type last.",
+            f"{metric} has one value per run; the summary {rule.type} needs a curve",
+            hint=f"Choose one with --metric: {', '.join(others)}." if others else "Omit --summary.type.",
         )
 
 

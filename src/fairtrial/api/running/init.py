@@ -11,6 +11,7 @@ from typing import Any
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import OptionInfo, describe_options
 from fairtrial.core.paths import check_name
+from fairtrial.core.plugin_registry import SUMMARIES, plugin_names
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.plan.study import DEFAULT_SEEDS, Study
 
@@ -38,6 +39,7 @@ def write_study(
 def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
     described = {key: field.description for key, field in Study.model_fields.items()}
     variants = recipe.example["variants"]
+    summaries = plugin_names(SUMMARIES)
     metric = recipe.metric.on("report") if recipe.metric else None
     direction = recipe.metric.direction if recipe.metric else "max"
     mark = "" if recipe.metric else "# "  # only the user knows which metrics an external program logs
@@ -60,7 +62,7 @@ def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
             "",
             f"# {described['summary']}",
             "summary:",
-            "  type: last  # auc, last, best, slope or time_to",
+            f"  type: last  # {' or '.join([', '.join(summaries[:-1]), summaries[-1]])}",
             "  # window: 1000:5000  # Range of steps to use; or, instead, a fraction of them:",
             "  # percent: 0.25",
             "  # percent_window: last",
