@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,36 @@ def test_an_import_across_rooms_is_noticed(copy: Path, file: str, line: str) -> 
     assert "BROKEN" in found.stdout
 
 
+@dataclass(frozen=True)
+class Module:
+    """What the tests below ask of a module of the package."""
+
+    side_channels: set[str]
+    metadata_look_ups: list[int]
+    opened_directly: set[str]
+    public_classes: list[str]
+    constants: list[str]
+
+
+@cache
+def modules() -> dict[str, Module]:
+    """Every module, by its path in the package. Parsing them all takes a second, so it is done once."""
+    folder = ROOT / "src" / "fairtrial"
+    return {path.relative_to(folder).as_posix(): examined(path.read_text()) for path in sorted(folder.rglob("*.py"))}
+
+
+def examined(source: str) -> Module:
+    tree = ast.parse(source)
+    nodes = [*ast.walk(tree)]
+    return Module(
+        side_channels(nodes), metadata_look_ups(nodes), opened_directly(nodes), public_classes(tree), constants(tree)
+    )
+
+
+def nodes_of(source: str) -> list[ast.AST]:
+    return [*ast.walk(ast.parse(source))]
+
+
 def plugin_files() -> list[Path]:
     """The modules of the built-in recipes and launchers, by the registry."""
     modules = [*RECIPES.built_in.values(), *LAUNCHERS.built_in.values()]
@@ -103,10 +135,10 @@ NAMES = ("ContextVar", "CliRunner", "chdir", "get_current_context", "pass_obj", 
 IMPORTED = ("contextvars", "ContextVar", "chdir", "click.testing", "CliRunner", "get_current_context", "pass_obj")
 
 
-def side_channels(source: str) -> set[str]:
+def side_channels(nodes: Iterable[ast.AST]) -> set[str]:
     """Ways on which something reaches a function that is not passed to it, or a command runs within a command."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
         if name in NAMES:
             found.add(name)
@@ -122,9 +154,7 @@ def side_channels(source: str) -> set[str]:
 
 @pytest.mark.slow
 def test_nothing_goes_through_a_side_channel() -> None:
-    folder = ROOT / "src" / "fairtrial"
-    files = {path.relative_to(folder).as_posix(): path.read_text() for path in sorted(folder.rglob("*.py"))}
-    assert {(file, way) for file, source in files.items() for way in side_channels(source)} == ENTRY_POINT
+    assert {(file, way) for file, module in modules().items() for way in module.side_channels} == ENTRY_POINT
 
 
 @pytest.mark.parametrize(
@@ -149,13 +179,13 @@ def test_nothing_goes_through_a_side_channel() -> None:
 )
 def test_a_side_channel_is_noticed(line: str, way: str) -> None:
     source = (ROOT / "src/fairtrial/cli/_preregister.py").read_text()
-    assert side_channels(source + f"\n\n{line}\n") == {way}
+    assert side_channels(nodes_of(source + f"\n\n{line}\n")) == {way}
 
 
-def metadata_look_ups(source: str) -> list[int]:
+def metadata_look_ups(nodes: Iterable[ast.AST]) -> list[int]:
     """Lines on which the metadata of a run are looked up by a key, instead of read by an attribute."""
     lines = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         mapping: ast.expr | None = None
         if (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)) or (
             isinstance(node, ast.Attribute) and node.attr == "get"
@@ -170,8 +200,7 @@ def metadata_look_ups(source: str) -> list[int]:
 @pytest.mark.slow
 def test_metadata_of_runs_are_read_by_attributes() -> None:
     """A type checker knows the attributes of `core/run_metadata.py`; it does not know the keys of a dictionary."""
-    files = {path: metadata_look_ups(path.read_text()) for path in (ROOT / "src").rglob("*.py")}
-    assert not {str(path.relative_to(ROOT)): lines for path, lines in files.items() if lines}
+    assert not {file: lines for file, module in modules().items() if (lines := module.metadata_look_ups)}
 
 
 @pytest.mark.parametrize(
@@ -185,46 +214,58 @@ def test_metadata_of_runs_are_read_by_attributes() -> None:
     ],
 )
 def test_a_look_up_in_metadata_is_noticed(line: str) -> None:
-    assert metadata_look_ups(f"import os\n{line}\n") == [2]
-    assert metadata_look_ups("run.metadata.seed, facts['seed'], {key: metadata[key] for key in BEST_KEYS}") == []
+    assert metadata_look_ups(nodes_of(f"import os\n{line}\n")) == [2]
+    attributes = "run.metadata.seed, facts['seed'], {key: metadata[key] for key in BEST_KEYS}"
+    assert metadata_look_ups(nodes_of(attributes)) == []
 
 
-def classes_by_name(sources: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def public_classes(tree: ast.Module) -> list[str]:
+    return [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+
+
+def classes_by_name(classes: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Every public class, with the modules that define one of its name."""
     homes: dict[str, list[str]] = {}
-    for module, source in sources:
-        for node in ast.parse(source).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(module)
+    for module, names in classes.items():
+        for name in names:
+            homes.setdefault(name, []).append(module)
     return homes
 
 
 @pytest.mark.slow
 def test_one_public_class_has_one_name() -> None:
     """`Options` is exempt: a plug-in's model of its options is called so by contract."""
-    sources = [(str(path.relative_to(ROOT)), path.read_text()) for path in sorted((ROOT / "src").rglob("*.py"))]
-    shared = {name: homes for name, homes in classes_by_name(sources).items() if len(homes) > 1 and name != "Options"}
-    assert not shared
+    homes = classes_by_name({file: module.public_classes for file, module in modules().items()})
+    assert not {name: files for name, files in homes.items() if len(files) > 1 and name != "Options"}
 
 
 def test_two_classes_of_one_name_are_noticed() -> None:
-    planted = [("a.py", "class Run: ..."), ("b.py", "class Run: ...\nclass _Run: ..."), ("c.py", "class Other: ...")]
+    sources = {"a.py": "class Run: ...", "b.py": "class Run: ...\nclass _Run: ...", "c.py": "class Other: ..."}
+    planted = {file: public_classes(ast.parse(source)) for file, source in sources.items()}
     assert classes_by_name(planted)["Run"] == ["a.py", "b.py"]
 
 
 @pytest.mark.slow
 def test_no_constant_of_a_module_is_set_twice() -> None:
     """The second would silently take the place of the first, wherever that one is used."""
-    for path in (ROOT / "src").rglob("*.py"):
-        assigned = [
-            target.id
-            for node in ast.parse(path.read_text()).body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name) and target.id.isupper()
-        ]
+    for file, module in modules().items():
+        assigned = module.constants
         twice = {name for name in assigned if assigned.count(name) > 1}
-        assert not twice, f"{path.relative_to(ROOT)}: {', '.join(sorted(twice))}"
+        assert not twice, f"{file}: {', '.join(sorted(twice))}"
+
+
+def constants(tree: ast.Module) -> list[str]:
+    return [
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id.isupper()
+    ]
+
+
+def test_a_constant_that_is_set_twice_is_noticed() -> None:
+    assert constants(ast.parse("LIMIT = 1\nother = 2\nLIMIT = 3\n")) == ["LIMIT", "LIMIT"]
 
 
 # Names from outside become paths in one place.
@@ -368,7 +409,7 @@ def test_a_judgment_that_is_taken_away_is_noticed() -> None:
 
 # Files that somebody else may have put there
 
-READERS = ("record", "readers", "research", "api", "core", "jobs")
+READERS = ("record/", "readers/", "research/", "api/", "core/", "jobs/")
 OWN_FILES = {
     "core/results.py:chart": "a chart that it has just drawn",
     "api/running/detach.py:_last_words": "what a process printed that was started here",
@@ -381,10 +422,10 @@ OWN_FILES = {
 }
 
 
-def opened_directly(source: str) -> set[str]:
+def opened_directly(nodes: Iterable[ast.AST]) -> set[str]:
     """The functions of a module that read a file by its name without `open_regular` or `read_regular`."""
     found = set()
-    for function in ast.walk(ast.parse(source)):
+    for function in nodes:
         if isinstance(function, ast.FunctionDef):
             found |= {function.name for call in ast.walk(function) if isinstance(call, ast.Call) and reads_file(call)}
     return found
@@ -400,12 +441,11 @@ def reads_file(call: ast.Call) -> bool:
 
 @pytest.mark.slow
 def test_files_of_others_are_opened_in_one_place() -> None:
-    folder = ROOT / "src" / "fairtrial"
-    files = sorted(path for room in READERS for path in (folder / room).rglob("*.py"))
     found = {
-        f"{path.relative_to(folder).as_posix()}:{function}"
-        for path in files
-        for function in opened_directly(path.read_text())
+        f"{file}:{function}"
+        for file, module in modules().items()
+        if file.startswith(READERS)
+        for function in module.opened_directly
     }
     assert found == OWN_FILES.keys(), "use core/regular_files, or say in OWN_FILES whose file it is"
 
@@ -413,4 +453,5 @@ def test_files_of_others_are_opened_in_one_place() -> None:
 @pytest.mark.parametrize("line", ["path.read_bytes()", "path.read_text()", "open(path, 'rb')", "path.open('rb')"])
 def test_a_file_that_is_opened_by_its_name_is_noticed(line: str) -> None:
     source = (ROOT / "src/fairtrial/record/series.py").read_text()
-    assert opened_directly(source + f"\n\ndef planted(path):\n    return {line}\n") == {"planted"}
+    planted = f"\n\ndef planted(path):\n    return {line}\n"
+    assert opened_directly(nodes_of(source + planted)) == {"planted"}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+from typing import Any
 
 import numpy
 import pytest
 
 from fairtrial.core.errors import FairtrialError
-from fairtrial.recipes.data import load_data
+from fairtrial.recipes.data import load_data, mnist1d_shifted
+from fairtrial.recipes.data.mnist1d import generate
 from fairtrial.record.store import Store
 from tests.harness import edit_metadata, forked, make, wait
 
@@ -35,13 +37,32 @@ def test_making_data_leaves_the_global_generators_alone(store: Store, monkeypatc
     import mnist1d.data
 
     few = mnist1d.data.get_dataset_args()
-    few.num_samples = 200  # they seed the generators as many do
+    few.num_samples = 200
     monkeypatch.setattr(mnist1d.data, "get_dataset_args", lambda: few)
     random.seed(1)
     numpy.random.seed(1)
     before = random.getstate(), numpy.random.get_state()[1].tolist()
     assert len(load_data("mnist1d", store.cache).array("train_y")) == 160
     assert (random.getstate(), numpy.random.get_state()[1].tolist()) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, mnist1d_shifted.SHIFT], ids=["published", "shifted"])
+def test_generated_examples_are_those_of_the_mnist1d_library(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    import mnist1d.data
+
+    settings = mnist1d.data.get_dataset_args()
+    settings.num_samples, settings.seed = 500, 7
+    vars(settings).update(changes)
+    python_state, numpy_state = random.getstate(), numpy.random.get_state()
+    theirs = mnist1d.data.make_dataset(settings)
+    random.setstate(python_state)
+    numpy.random.set_state(numpy_state)
+    monkeypatch.setattr(mnist1d.data, "get_dataset_args", lambda: settings)
+    for name, ours in generate(7, **changes).items():
+        assert ours.tobytes() == theirs[name].astype(ours.dtype).tobytes(), name
 
 
 def test_two_processes_make_a_data_set_once(store: Store) -> None:

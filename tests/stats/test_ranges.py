@@ -15,6 +15,7 @@ from scipy.integrate import IntegrationWarning
 from fairtrial.core.formatting import shown_p
 from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.families import compare_family, tukey_quantile
+from fairtrial.stats.ranges import integrated_cdf, range_p
 from fairtrial.stats.sweeps import pick_winner
 from tests.conftest import Answer
 
@@ -26,8 +27,10 @@ def grumbling(monkeypatch: pytest.MonkeyPatch) -> None:
         warnings.warn("The maximum number of subdivisions (50) has been achieved.", IntegrationWarning, stacklevel=2)
         return 0.123
 
-    monkeypatch.setattr(stats.studentized_range, "sf", warn)
-    monkeypatch.setattr(stats.studentized_range, "ppf", warn)
+    for name in ("cdf", "sf", "ppf"):
+        monkeypatch.setattr(stats.studentized_range, name, warn)
+    tukey_quantile.cache_clear()
+    range_p.cache_clear()
 
 
 @pytest.mark.slow
@@ -40,7 +43,6 @@ def test_a_family_is_judged_without_a_warning_where_scipy_gives_up(monkeypatch: 
     assert winner is not None and winner.spacing is not None
     before = winner.spacing.range_p
     grumbling(monkeypatch)
-    tukey_quantile.cache_clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = compare_family(arms, "v0", config, "tukey")
@@ -48,6 +50,7 @@ def test_a_family_is_judged_without_a_warning_where_scipy_gives_up(monkeypatch: 
         assert again is not None and again.spacing is not None
         assert again.spacing.range_p == pytest.approx(before, abs=1e-9)
     tukey_quantile.cache_clear()
+    range_p.cache_clear()
     for one, other in zip(known, found, strict=True):
         assert other.adjusted_p == pytest.approx(one.adjusted_p, abs=1e-9)
         assert other.effect.limits == pytest.approx(one.effect.limits, rel=1e-8)
@@ -55,11 +58,21 @@ def test_a_family_is_judged_without_a_warning_where_scipy_gives_up(monkeypatch: 
 
 @pytest.mark.parametrize(("arms", "freedom"), [(3, 4), (15, 28), (200, 199), (200, 398)])
 def test_the_fixed_rule_gives_what_the_adaptive_one_gives(arms: int, freedom: int) -> None:
-    from fairtrial.stats.ranges import integrated_cdf
-
     for distance in (3.0, 5.5):
         usual = float(stats.studentized_range.cdf(distance, arms, freedom))
         assert integrated_cdf(distance, arms, freedom) == pytest.approx(usual, abs=2e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("level", "arms", "freedom"),
+    [(0.95, 3, 4), (0.99, 15, 28), (0.9, 40, 400), (0.975, 100, 99), (0.95, 3, 2), (0.99, 3, 1)],
+)
+def test_a_quantile_is_that_of_scipy_also_where_the_coarse_rule_is_far_off(
+    level: float, arms: int, freedom: int
+) -> None:
+    expected = float(stats.studentized_range.ppf(level, arms, freedom))
+    assert tukey_quantile(level, arms, freedom) == pytest.approx(expected, rel=1e-10)
 
 
 def test_a_p_value_that_underflows_is_below_something(cli: Callable[..., Answer], tmp_path: Path) -> None:

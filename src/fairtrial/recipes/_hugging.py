@@ -9,6 +9,7 @@ from typing import Any
 
 from fairtrial.core.regular_files import open_regular
 from fairtrial.plugins import UserError
+from fairtrial.recipes._seeding import cpu_seeded
 
 
 def quiet() -> None:
@@ -37,8 +38,7 @@ def load_directory(folder: Path, kind: Any, seed: int, *, unused: str | None = N
     import torch
 
     quiet()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with cpu_seeded(seed):
         try:
             model, loading_info = kind.from_pretrained(
                 folder,

@@ -20,6 +20,7 @@ from pydantic import field_validator
 
 from fairtrial.plugins import Cache, Dataset, Metric, Need, Role, RunContext, Trainable, UserError, cautions, option
 from fairtrial.recipes._hugging import hash_files, load_directory, model_folder_or
+from fairtrial.recipes._seeding import cpu_seeded
 from fairtrial.recipes._supervised import (
     CLASSES,
     Supervised,
@@ -206,7 +207,6 @@ def _load_backbone(folder: Path, context: RunContext) -> torch.nn.Module:
 
 def _add_adapters(module: torch.nn.Module, adapted: torch.nn.Module, options: Options, context: RunContext) -> None:
     """Freeze the model, add LoRA adapters, and make them and the new or output layers trainable."""
-    import torch
     from peft import LoraConfig, inject_adapter_in_model
 
     for parameter in module.parameters():
@@ -217,8 +217,7 @@ def _add_adapters(module: torch.nn.Module, adapted: torch.nn.Module, options: Op
         lora_dropout=0.0,
         target_modules=ADAPTED if adapted is module else "all-linear",
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(context.streams.seed("init", "lora"))
+    with cpu_seeded(context.streams.seed("init", "lora")):
         inject_adapter_in_model(config, adapted)
     ends = module.output if adapted is module else module.ends
     for parameter in ends.parameters():  # type: ignore[union-attr]

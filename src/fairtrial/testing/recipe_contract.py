@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Any
 from fairtrial.core.options import LoopOptions, describe_options, parse_options, result_options
 from fairtrial.core.paths import ADHOC_STUDY, DEPENDENCIES_STUDY
 from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed
-from fairtrial.core.runs import Status
+from fairtrial.core.runs import Run, Status
 from fairtrial.core.scores import NORMALIZED
 from fairtrial.core.specs import Job, RunSpec
 from fairtrial.core.training import Observer
@@ -64,19 +65,42 @@ class RecipeCase:
         return load_recipe(self.word)
 
     @cached_property
-    def numbers(self) -> Series:
-        """The series of an undisturbed run, which is trained once for all checks of this case."""
+    def undisturbed(self) -> tuple[Series, Run | None]:
+        """The series and the record of an undisturbed run, which is trained once for all checks of this case."""
         with self.store() as store:
-            return self.train(store)
+            return self.train(store), store.run(self.study, "default.seed1")
+
+    @property
+    def numbers(self) -> Series:
+        return self.undisturbed[0]
 
     @contextmanager
     def store(self) -> Iterator[Store]:
+        """Yield a new store that holds nothing but the cache and the trained dependencies of this case."""
         with tempfile.TemporaryDirectory() as folder:
             store = Store(Path(folder))
-            if self.cache:
-                self.cache.mkdir(parents=True, exist_ok=True)
-                store.paths.cache.symlink_to(self.cache)
+            self._link_cache(store)
+            if self._dependencies:
+                kept = Store(Path(self._dependencies.name)).paths.study(DEPENDENCIES_STUDY)
+                shutil.copytree(kept, store.paths.study(DEPENDENCIES_STUDY))
             yield store
+
+    @cached_property
+    def _dependencies(self) -> tempfile.TemporaryDirectory[str] | None:
+        """The folder of a store in which the runs that this case needs are trained, once for all checks."""
+        options = parse_options(self.recipe.options, self.options, where=self.word)
+        if not self.recipe.needs(options):
+            return None
+        folder = tempfile.TemporaryDirectory()
+        store = Store(Path(folder.name))
+        self._link_cache(store)
+        dict(self._needs(self.recipe, options, store))
+        return folder
+
+    def _link_cache(self, store: Store) -> None:
+        if self.cache:
+            self.cache.mkdir(parents=True, exist_ok=True)
+            store.paths.cache.symlink_to(self.cache)
 
     def request(self, store: Store, *, seed: int = 1, **changes: Any) -> Job:
         recipe = self.recipe
@@ -132,14 +156,12 @@ def check_options_are_declared(case: RecipeCase) -> None:
 
 def check_a_run_completes(case: RecipeCase) -> None:
     """Check that a run with these options trains, evaluates, reports and is recorded as complete."""
-    with case.store() as store:
-        series = case.train(store)
-        run = store.run(case.study, "default.seed1")
-        assert run is not None and run.status is Status.COMPLETED, run and run.reason
-        _refuse_splits_in_names(series)
-        metric = case.recipe.metric
-        if metric:
-            assert metric.on("report") in series, f"{metric.on('report')} was not logged"
+    series, run = case.undisturbed
+    assert run is not None and run.status is Status.COMPLETED, run and run.reason
+    _refuse_splits_in_names(series)
+    metric = case.recipe.metric
+    if metric:
+        assert metric.on("report") in series, f"{metric.on('report')} was not logged"
 
 
 def _refuse_splits_in_names(series: Series) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairtrial.recipes._hugging import load_directory, quiet
+from fairtrial.recipes._seeding import cpu_seeded
 from fairtrial.recipes.lm.types import Values
 from fairtrial.recipes.lm.weights import Adapter, Blueprint, Llama
 
@@ -28,15 +29,13 @@ WRAPPER = "base_model.model."
 
 def tiny_model(vocabulary: int, seed: int, *, method: str = "full", rank: int = 8, lora_seed: int = 0) -> Blueprint:
     """Create a Llama of about 120,000 parameters with random weights that depend only on the seed."""
-    import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
         vocab_size=vocabulary, hidden_size=WIDTH, intermediate_size=INNER, num_hidden_layers=LAYERS,
         num_attention_heads=HEADS, max_position_embeddings=LONGEST, bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with cpu_seeded(seed):
         module = LlamaForCausalLM(config)
     return blueprint_of(module, method=method, rank=rank, lora_seed=lora_seed)
 
@@ -95,7 +94,6 @@ def _low_rank(
     module: nn.Module, rank: int, seed: int, name: str | None
 ) -> tuple[tuple[Adapter, ...], Values, dict[str, Any]]:
     """Create LoRA adapters for every linear layer of the blocks with `peft`."""
-    import torch
     from peft import LoraConfig, get_peft_model
     from transformers.pytorch_utils import Conv1D
 
@@ -107,8 +105,7 @@ def _low_rank(
         task_type="CAUSAL_LM",
         fan_in_fan_out=any(isinstance(each, Conv1D) for each in module.modules()),
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with cpu_seeded(seed):
         adapted = get_peft_model(module, config)
     layers = {path: each for path, each in adapted.named_modules() if hasattr(each, "lora_A")}
     adapters = tuple(_adapter(path, isinstance(each.base_layer, Conv1D)) for path, each in layers.items())

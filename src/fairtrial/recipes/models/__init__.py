@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from fairtrial.plugins import Streams
+from fairtrial.recipes._seeding import cpu_seeded
 
 if TYPE_CHECKING:
     import torch
@@ -68,11 +69,8 @@ def initialize(model: torch.nn.Module, streams: Streams) -> None:
 
     Variants therefore start with equal weights in layers of equal name and shape.
     """
-    import torch
-
-    with torch.random.fork_rng(devices=[]):
-        for name, layer in model.named_modules():
-            reset: Any = getattr(layer, "reset_parameters", None)
-            if reset is not None:
-                torch.manual_seed(streams.seed("init", name))
+    for name, layer in model.named_modules():
+        reset: Any = getattr(layer, "reset_parameters", None)
+        if reset is not None:
+            with cpu_seeded(streams.seed("init", name)):
                 reset()
