@@ -34,7 +34,7 @@ METRIC = None
 EXAMPLE = {
     "variants": {"base": {"lr": 0.1}, "new": {"lr": 0.2}},
     "options": {
-        "argv": ["python", "train.py", "--lr", "{lr}", "--seed", "{seed}"],
+        "argv": ["python", "train.py", "--lr", "{lr}", "--seed", "{seed}", "--out", "{run_dir}/out.jsonl"],
         "metrics": "{run_dir}/out.jsonl",
     },
 }
