@@ -74,10 +74,14 @@ class Frame:
         return self.height * (1 - self.y.share(y))
 
     def draw(self, mark: Mark, rows: Rows, **look: Any) -> alt.Chart:
-        """Return a layer with one mark per row, or per group of rows."""
-        values = orjson.dumps(list(rows)).decode()  # as JSON text, because Altair would validate every number of a list
-        data = alt.InlineData(values=values, format=alt.JsonDataFormat(type="json"))
-        return alt.Chart(data, mark=alt.MarkDef(type=mark, **look)).encode(**self._channels(rows))
+        """Return a layer with one mark per row, or per group of rows.
+
+        Altair's validation of each object takes as long as everything else. Tests validate whole charts instead.
+        """
+        values = orjson.dumps(list(rows)).decode()  # as JSON text, because Altair would copy every number of a list
+        with alt.utils.schemapi.debug_mode(False):
+            data = alt.InlineData(values=values, format=alt.JsonDataFormat(type="json"))
+            return alt.Chart(data, mark=alt.MarkDef(type=mark, **look)).encode(**self._channels(rows))
 
     def write(self, rows: Rows, **look: Any) -> alt.Chart:
         """Return a text layer. By default the text is gray and to the right of its position."""
@@ -150,8 +154,12 @@ def with_note(chart: Chart, note: str, *, width: float = 700) -> Chart:
 
 
 def finished(chart: Chart, title: str, subtitle: Sequence[str] = (), *, width: float = 700) -> Chart:
-    """Return the chart with the finding as its title, the legend text as its subtitle, and the shared style."""
+    """Add to a new chart the finding as its title, the legend text as its subtitle, and the shared style.
+
+    `chart.properties` would copy every layer.
+    """
     words: dict[str, Any] = {"text": wrapped(title, int(width / 7.6))}
     lines = [line for text in subtitle if text.strip() for line in wrapped(text, int(width / 5.8))]
     words |= {"subtitle": lines} if lines else {}
-    return chart.properties(title=alt.TitleParams(**words), config=CONFIG)
+    chart.title, chart.config = alt.TitleParams(**words), CONFIG
+    return chart
