@@ -159,7 +159,7 @@ study: bowls
 recipe: bowl
 options: {steps: 40, log_every: 4, eval_every: 20}
 variants: {plain: {}, half: {momentum: 0.5}, most: {momentum: 0.9}}
-seeds: 2
+seeds: 3
 metric: train_height
 summary: {type: second_half}
 """
@@ -177,7 +177,7 @@ def test_recipe_launcher_summary_adjustment_chart_and_format_of_a_package(instal
         assert each["adjusted_p"] == pytest.approx(min(1.0, 2 * each["p_value"]))
     assert (tmp_path / "plots" / "effects.png").read_bytes().startswith(b"\x89PNG")
     call(installed, "runs", "list", "--output", "runs.html")
-    assert (tmp_path / "runs.html").read_text().count("<tr>") == 7
+    assert (tmp_path / "runs.html").read_text().count("<tr>") == 10
 
 
 @pytest.mark.slow
