@@ -42,15 +42,14 @@ def is_rejected(values: Array, planned: int, side: str = TWO_SIDED, alpha: Fract
 @pytest.mark.parametrize("name", PATTERNS)
 @pytest.mark.parametrize("side", [TWO_SIDED, GREATER, LESS])
 def test_of_all_sign_vectors_at_most_alpha_are_ever_rejected(name: str, side: str) -> None:
-    """All vectors as the rows of one table; what a study is told of one alone is what its row says."""
+    """Test all vectors as rows of one table, and each one alone: both must give the same answer."""
     sizes = PATTERNS[name]
     vectors = sizes * np.array([*itertools.product((1, -1), repeat=9)])
     for alpha in (ALPHA, Fraction(1, 10)):
         looks = sign_flip_paths(vectors, planned=9, alpha=alpha, looks=range(1, 10), side=side)
         rejected = np.any([look.rejected for look in looks], axis=0)
         assert 0 < rejected.sum() <= alpha * 2**9
-        chosen = [*np.flatnonzero(rejected), *range(0, 2**9, 31)]
-        assert [is_rejected(vectors[row], 9, side, alpha) for row in chosen] == [*rejected[chosen]]
+        assert [is_rejected(vector, 9, side, alpha) for vector in vectors] == [*rejected]
 
 
 def test_the_earliest_stops_are_those_of_the_arithmetic() -> None:
